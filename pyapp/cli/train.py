@@ -10,7 +10,7 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import TRAINING, combined
-from pyapp.cli.running import forward, json_option, threads_option
+from pyapp.cli.running import WHERE, device_of, forward, json_option, threads_option
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.views import JsonView, ReaderTrainView, SpeechTrainView, TrainView, View
 from pyapp.events import Event
@@ -38,6 +38,7 @@ def training_options(
         click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model."),
         click.option("--resume/--no-resume", default=True,
                      help="Continue a run that was interrupted. [default: resume]"),
+        click.option("--device", metavar="DEVICE", callback=device_of, help=WHERE),
         threads_option, json_option,
     )  # fmt: skip
 

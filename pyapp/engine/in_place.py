@@ -8,6 +8,8 @@ it.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -145,9 +147,9 @@ def derive_views(owner: Tensor) -> None:
         view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
 
 
-def _become_view(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) -> None:
     """Turns x into `change(x)`, a view of itself. A new tensor takes the previous shape and node of x; x and its former
-    views become views of that tensor.
+    views become views of that tensor. `shared`: others than the caller may have x.
     """
     was = make(x.storage, x.shape, x.strides, x.dtype, x.offset)
     was._requires_grad, was.node, was.view_of = x._requires_grad, x.node, x.view_of
@@ -167,6 +169,30 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
         owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
     x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
     x.view_of, x.node = view.view_of, view.node
+    if shared and x._requires_grad:
+        _keep_former(x, was)
+
+
+def _keep_former(x: Tensor, was: Tensor) -> None:
+    """Gradients of what x went into read the shape that it had: their nodes have `was` in its place. Nothing but the
+    garbage collector knows these nodes; to ask it takes milliseconds.
+    """
+    given = [each for each in gc.get_referrers(x) if type(each) is tuple]
+    for node in gc.get_referrers(*given) if given else ():
+        if isinstance(node, Node) and node.args is not None and any(each is x for each in node.args):
+            node.args = tuple(was if each is x else each for each in node.args)
+
+
+class _Counted:
+    count = named(lambda self: sys.getrefcount(self))
+
+
+def _count_one() -> int:
+    alone = _Counted()
+    return int(alone.count())
+
+
+_ALONE = _count_one()  # references to what a caller and a method, wrapped by `named`, hold
 
 
 def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
@@ -256,8 +282,9 @@ def shape_in_place(name: str, change: Any) -> Any:
             view = change(x, *args, **kwargs)
             x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
         else:
+            shared = sys.getrefcount(x) > _ALONE
             with enable_grad():
-                _become_view(x, lambda was: change(was, *args, **kwargs))
+                _become_view(x, lambda was: change(was, *args, **kwargs), shared)
         x.storage.version += 1
         return x
 

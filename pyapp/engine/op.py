@@ -400,6 +400,11 @@ def read_crosswise(edges: tuple[Any, ...]) -> tuple[int, ...]:
     return (1,) if edges[1] is None else (0, 1)
 
 
+def read_nothing(edges: tuple[Any, ...]) -> tuple[int, ...]:
+    """As read_crosswise, of ops whose gradient reads only the shapes and types of the arguments, or the result."""
+    return ()
+
+
 def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The positional arguments, with those that were given by torch's names for the first ones taken from `kwargs`."""
     for at in names[len(args) :]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyapp.engine.device import Device, as_device
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats.folders import gone_if_empty
@@ -24,13 +25,15 @@ def check_counts_and_rate(settings: Any, *counts: str) -> None:
 
 
 def train_in(
-    out: str | os.PathLike[str], training: Callable[[Path, Any], ResumableTraining], kind: type, preparing: str,
-    settings: Mapping[str, Any], evaluate_every: int, save_every: int, cancel: Cancel | None,
+    out: str | os.PathLike[str], training: Callable[[Path, Any, Device], ResumableTraining], kind: type,
+    preparing: str, settings: Mapping[str, Any], evaluate_every: int, save_every: int, device: Device | str,
+    cancel: Cancel | None,
 ) -> Iterator[Event]:  # fmt: skip
-    """Trains in the folder `out`, or continues there. `kind`: the class of the settings; `preparing`: what is done
-    before the first step.
+    """Trains on `device` in the folder `out`, or continues there, also what another device began. `kind`: the class of
+    the settings; `preparing`: what is done before the first step. ValueError where there is no such device.
     """
     chosen: Any = settings_of(kind, settings)
+    place = as_device(device)
     yield Progress(preparing, 0, 1)
     with gone_if_empty(out):
-        yield from training(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+        yield from training(Path(out), chosen, place).run(evaluate_every, save_every, cancel or Cancel())

@@ -29,8 +29,8 @@ def next_token_batch(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats per token, a scalar: logits (B, T, vocabulary), targets (B, T)."""
-    return ops.cross_entropy(logits, targets, IGNORED)
+    """Mean cross-entropy in nats per token, a scalar: logits (B, T, vocabulary), targets (B, T) on any device."""
+    return ops.cross_entropy(logits, targets.to(logits.device), IGNORED)
 
 
 def _predicted(model: Any, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:

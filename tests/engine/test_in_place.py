@@ -236,6 +236,19 @@ def test_second_order_through_rows() -> None:
         (lambda x, c: x @ c, "c", False),
         (lambda x, c: pyapp.nn.functional.linear(x, c), "x", True),
         (lambda x, c: pyapp.nn.functional.linear(x, c), "c", False),
+        (lambda x, c: pyapp.lerp(x, c, 0.3), "x", True),
+        (lambda x, c: pyapp.lerp(x, c, 0.3), "c", True),
+        (lambda x, c: pyapp.lerp(c, c, x), "c", False),
+        (lambda x, c: x % c, "x", True),
+        (lambda x, c: pyapp.fmod(x, c), "c", True),
+        (lambda x, c: c % x, "c", False),
+        (lambda x, c: pyapp.copysign(x, c), "c", True),
+        (lambda x, c: pyapp.copysign(x, c), "x", False),
+        (lambda x, c: pyapp.nn.functional.conv1d(x.unsqueeze(0), pyapp.ones(2, 3, 2), c[0, :2]), "c", True),
+        (lambda x, c: pyapp.nn.functional.conv1d(x.unsqueeze(0), c.unsqueeze(-1)), "x", True),
+        (lambda x, c: pyapp.nn.functional.conv1d(x.unsqueeze(0), c.unsqueeze(-1)), "c", False),
+        (lambda x, c: pyapp.nn.functional.group_norm(x.unsqueeze(0), 3, None, c[0]), "c", True),
+        (lambda x, c: pyapp.linalg.eigvalsh(x @ x.mT) + 0 * c, "x", False),  # the product reads it
     ],
 )
 def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, allowed: bool) -> None:
@@ -250,6 +263,45 @@ def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, all
     else:
         with pytest.raises(RuntimeError, match="changed in place"):
             y.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["elu", "celu", "selu", "silu", "gelu", "softplus", "leaky_relu"])
+def test_results_of_activations_may_be_written(name: str) -> None:
+    """As a residual is added to them."""
+    made = []
+    for in_place in (False, True):
+        leaf = pyapp.tensor([-2.0, -0.5, 0.0, 0.5, 2.0]).requires_grad_()
+        y = getattr(pyapp.nn.functional, name)(leaf * 1)
+        y = y.mul_(3) if in_place else y * 3
+        y.sum().backward()
+        made.append(leaf.grad)
+    assert pyapp.equal(*made)
+
+
+def test_gradients_go_through_the_shapes_that_tensors_had() -> None:
+    """A tensor that takes another shape in place after it went into something, and was written through a view."""
+
+    def written(x: Tensor) -> Tensor:
+        x[0] += 1
+        return x
+
+    def through_view(x: Tensor) -> Tensor:
+        view = x.view(-1)
+        view[0] = 5.0
+        x.t_()
+        view[1] *= 2
+        return (x**2).sum() + view.sum()
+
+    cases: dict[str, tuple[Callable[[Tensor], Tensor], list[float]]] = {
+        "a sum": (lambda x: (x.sum(0), x.squeeze_())[0].sum() + (x**3).sum(), [4.0, 13.0]),
+        "a write": (lambda x: (written(x).squeeze_() ** 2).sum(), [4.0, 4.0]),
+        "copies": (lambda x: (written(x.repeat(2, 1)).squeeze_() ** 2).sum(), [6.0, 8.0]),
+        "a view": (through_view, [0.0, 18.0]),
+    }
+    for name, (compute, expected) in cases.items():
+        leaf = pyapp.tensor([[1.0], [2.0]]).requires_grad_()
+        compute(leaf * 1).backward()
+        assert leaf.grad is not None and leaf.grad.flatten().tolist() == expected, name
 
 
 def test_the_view_that_a_tensor_becomes_is_known() -> None:

@@ -113,3 +113,42 @@ def test_a_window_far_from_the_next_is_an_array() -> None:
     x = pyapp.arange(6.0).reshape(2, 3)
     assert x.unfold(0, 2, 2**62).numpy().tolist() == [[[0, 3], [1, 4], [2, 5]]]
     assert x.as_strided((1, 1), (2**62, 2**62)).tolist() == [[0]]
+
+
+def test_lists_beside_tensors_choose_elements() -> None:
+    x = pyapp.arange(6.0).reshape(2, 3)
+    rows = pyapp.tensor([1, 0, 0])
+    assert x[rows, [1, 1, -1]].tolist() == [4.0, 1.0, 2.0]
+    assert x[[1, 0, 0], pyapp.tensor([1, 1, -1])].tolist() == [4.0, 1.0, 2.0]
+    assert x[rows, [False, True, False]].tolist() == [4.0, 1.0, 1.0]
+    x[pyapp.arange(2), [0, 2]] = -1.0
+    x[pyapp.arange(2), [1, 1]] += 10.0
+    assert x.tolist() == [[-1.0, 11.0, 2.0], [3.0, 14.0, -1.0]]
+    x[pyapp.tensor([True, False]), [0]] = 7.0
+    assert x[0, 0].item() == 7.0
+
+
+def test_a_part_of_what_is_expanded_may_be_written() -> None:
+    x = pyapp.zeros(2, 1).expand(2, 3)
+    x[0, :1] = 4.0
+    assert x.tolist() == [[4.0] * 3, [0.0] * 3]
+    with pytest.raises(RuntimeError, match="is expanded"):
+        x[0] = 1.0
+
+
+def test_windows_of_no_elements() -> None:
+    x = pyapp.arange(12.0).reshape(3, 4).requires_grad_()
+    windows = x.unfold(1, 0, 2)
+    assert windows.shape == (3, 3, 0)
+    windows.sum().backward()
+    assert x.grad is not None and not x.grad.any()
+
+
+def test_results_are_contiguous() -> None:
+    x = pyapp.rand(3, 2, 3, dtype=pyapp.float64)
+    for found in (
+        pyapp.nn.functional.conv1d(x, pyapp.ones(2, 2, 2, dtype=pyapp.float64), padding=1),
+        pyapp.quantile(x, 0.5, dim=0, keepdim=True),
+        x.to(pyapp.complex64).index_select(2, pyapp.tensor([0, 0])),
+    ):
+        assert found.is_contiguous()

@@ -117,18 +117,21 @@ _elu_values = element_function(lambda x, below, alpha: x.where(x > 0.0, below * 
 
 
 @function(method=True, in_place=True)
-@op(saves="both")
+@op()
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
     return _elu_values(x, expm1(minimum(x, 0.0)), float(alpha))
 
 
-_elu_slope = element_function(lambda g, x, y, alpha: (g * (y + alpha)).where(x < 0.0, g.where(x != 0, g * alpha)), 3, 1)
+_elu_slope = element_function(
+    lambda g, x, power, alpha: (g * (power * alpha)).where(x < 0.0, g.where(x != 0, g * alpha)), 3, 1
+)
 
 
 @elu.gradient
-def _d_elu(g: Tensor, y: Tensor, x: Tensor, alpha: float = 1.0) -> Any:
-    return (_elu_slope(g, x, y, float(alpha)),)  # the slope at NaN is 1, as in torch
+def _d_elu(g: Tensor, _: Any, x: Tensor, alpha: float = 1.0) -> Any:
+    # from x alone: the result may be written in place
+    return (_elu_slope(g, x, exp(minimum(x, 0.0)), float(alpha)),)  # the slope at NaN is 1, as in torch
 
 
 @function(method=True, in_place=True)
@@ -222,11 +225,11 @@ def hardswish(x: Tensor) -> Tensor:
     return _hardswish(x)
 
 
-_celu_slope = element_function(lambda g, x, y, alpha: (g * (y / alpha + 1.0)).where(x < 0.0, g), 3, 1)
+_celu_slope = element_function(lambda g, x, power: (g * power).where(x < 0.0, g), 3)
 
 
 @function()
-@op(vjp=lambda g, y, x, alpha=1.0: (_celu_slope(g, x, y, float(alpha)),), saves="both")
+@op(vjp=lambda g, _, x, alpha=1.0: (_celu_slope(g, x, exp(minimum(x, 0.0) / alpha)),))
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
     if alpha == 0:

@@ -61,6 +61,7 @@ def _channel_norm(
 
 
 channel_norm_backward = fused_gradient(_channel_norm)
+_channel_norm.reads = lambda edges: (0, 1, 3)  # not the bias
 
 
 def _d_channel_norm(gradient: Tensor, x: Tensor, weight: Any, bias: Any, statistics: Any, *rest: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autocast import in_lower_precision, lower_precision
 from ..declare import function
-from ..op import op
+from ..op import op, read_crosswise
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
@@ -139,11 +139,12 @@ def _convolution(
     rows = permute(seen, (1, 2, *range(3 + dims, 3 + 2 * dims), 0, *spatial))  # (G, C, *kernel, N, *out)
     rows = reshape(rows, (groups, depth, batch * prod(out)))
     result = matmul(reshape(weight, (groups, outputs // groups, depth)), rows)
-    result = permute(reshape(result, (outputs, batch, *out)), (1, 0, *range(2, 2 + dims)))
+    result = permute(reshape(result, (outputs, batch, *out)), (1, 0, *range(2, 2 + dims))).contiguous()
     return result if bias is None else result + reshape(bias, (outputs,) + (1,) * dims)
 
 
 convolution_backward = fused_gradient(_convolution)
+_convolution.reads = read_crosswise  # never the bias
 
 
 @function()
@@ -226,6 +227,7 @@ def _convolution_transpose(
 
 
 convolution_transpose_backward = fused_gradient(_convolution_transpose)
+_convolution_transpose.reads = read_crosswise
 
 
 @function()

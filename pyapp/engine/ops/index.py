@@ -123,12 +123,14 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
 
 
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy. Tensors of
-    indices are dense."""
-    if list in map(type, entries):
+    """Lists as arrays, by NumPy's rules; both as tensors beside other tensors, and where x is not on the CPU, or of
+    bits for NumPy. Tensors of indices are dense.
+    """
+    kinds = [*map(type, entries)]
+    if list in kinds or np.ndarray in kinds:
         entries = [(np.asarray(e) if e else np.zeros(0, "int64")) if isinstance(e, list) else e for e in entries]
-    if x.device is not cpu or x.dtype.is_bits:
-        entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
+        if x.device is not cpu or x.dtype.is_bits or any(isinstance(e, Tensor) for e in entries):
+            entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
     return tuple([_dense_index(e) if isinstance(e, Tensor) else e for e in entries])
 
 
@@ -282,14 +284,14 @@ def _set(x: Tensor, index: Any, value: Any) -> None:
     if tracked(x, value):
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return
-    check_writable(x, "setitem")
     entries: Sequence[Any] = index if type(index) is tuple else (index,)
     basic = _PLAIN.issuperset(map(type, entries))
     if not basic:
         entries, basic = _entries(x, index)
     if basic:
-        copy_(_part(x, entries), value)
+        copy_(_part(x, entries), value)  # a part of what is expanded may be dense
         return
+    check_writable(x, "setitem")
     if any(map(_is_int, entries)):
         _set(_part(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return

@@ -138,7 +138,7 @@ def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, i
             first, second = (narrow(ordered, -1, int(position) + i, 1) for i in (0, 1))
             value = first + (second - first) * share
         value = where(flat.detach().isnan().any(-1, True), float("nan"), value)
-        value = transpose(value, d, -1) if dim is not None and rank else reshape(value, (1,) * rank)
+        value = transpose(value, d, -1).contiguous() if dim is not None and rank else reshape(value, (1,) * rank)
         found.append(value if keepdim else reshape(value, ()) if dim is None or not rank else squeeze(value, d))
     if not found:  # q has no elements
         return quantile(x, 0.0, dim, keepdim).unsqueeze(0)[:0]

@@ -95,7 +95,7 @@ def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
             f"index_select: index out of range in self: index values {array.min()} .. {array.max()} are outside dim "
             f"{dim} of {describe(x)}"
         )
-    return tensor_of(array_of(x)[(slice(None),) * dim + (array,)], x.dtype)
+    return tensor_of(np.ascontiguousarray(array_of(x)[(slice(None),) * dim + (array,)]), x.dtype)
 
 
 @function(method=True)

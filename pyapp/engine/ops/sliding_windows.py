@@ -61,11 +61,13 @@ def _add_blocks(windows: Tensor, total: int, dim: int, step: int) -> Tensor:
     return whole.narrow(dim, 0, total)
 
 
-def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold") -> Tensor:
-    """_windows, checked: at least one window must fit."""
+def windows(
+    x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold", least: int = 1
+) -> Tensor:
+    """_windows, checked: at least one window must fit, of `least` elements or more."""
     d = normalize_dim(dim, x.ndim, name)
     length = x.shape[d] if x.ndim else 1
-    if size < 1 or step < 1 or dilation < 1:
+    if size < least or step < 1 or dilation < 1:
         raise ValueError(f"{name}: size {size}, step {step} and dilation {dilation} must be positive")
     if (size - 1) * dilation + 1 > length:
         reach = (size - 1) * dilation + 1
@@ -73,10 +75,10 @@ def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: 
             f"{name}: Kernel size can't be greater than actual input size: a window of {reach} does not fit dim {dim} "
             f"of {describe(x)}"
         )
-    return _windows(x, d, size, step, dilation) if x.ndim else reshape(x, 1)
+    return _windows(x, d, size, step, dilation) if x.ndim else reshape(x, 1).narrow(0, 0, size)
 
 
 @function(method=True)
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along a dim, `step` apart: a view, with the elements of each in a new last dim."""
-    return windows(x, dimension, index(size), index(step))
+    return windows(x, dimension, index(size), index(step), least=0)

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 from ...engine import Device, Tensor, no_grad, ops
 from ...engine.buffers import int32_tensor
-from ...engine.device import cpu
 from ...engine.dtype import DType, as_dtype, float16, float32, int32, q8_0, uint8
 from ...engine.ops import arange, cat, empty, where, zeros
 from ...engine.ops.create import late_zeros
@@ -222,7 +221,7 @@ class FixedCache(_LayerCache):
     """
 
     def __init__(
-        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str = cpu
+        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str | None = None
     ) -> None:
         if min(capacity, kv_heads, head_dim) < 1:
             raise ArgumentError(
@@ -386,7 +385,7 @@ class RotatingCache(_LayerCache):
     """
 
     def __init__(
-        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str = cpu
+        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str | None = None
     ) -> None:
         super().__init__()
         if as_dtype(dtype) is q8_0:
@@ -440,7 +439,7 @@ class KVCache:
     """
 
     def __init__(
-        self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+        self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str | None = None,
         dtype: Any = "float32",
     ) -> None:  # fmt: skip
         if min(layers, kv_heads, capacity, head_dim) < 1:
@@ -500,7 +499,7 @@ class BatchCache:
     CHANGES, VIEWS = ("copy", "reorder"), ("text", "first", "paged")
 
     def __init__(
-        self, texts: int, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+        self, texts: int, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str | None = None,
         dtype: Any = "float32",
     ) -> None:  # fmt: skip
         if min(texts, layers, kv_heads, capacity, head_dim) < 1:
@@ -701,7 +700,7 @@ def last_tokens(x: Tensor, cache: Any) -> Tensor:
 
 
 def decoder_cache(
-    texts: int | None, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+    texts: int | None, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str | None = None,
     dtype: Any = "float32",
 ) -> KVCache | BatchCache:  # fmt: skip
     """A KVCache; for a number of texts that are decoded together a BatchCache."""
@@ -718,7 +717,7 @@ class CrossCache:
     D)."""
 
     def __init__(
-        self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu, dtype: Any = float32
+        self, length: int, kv_heads: int, head_dim: int, device: Device | str | None = None, dtype: Any = float32
     ) -> None:
         shape = kv_heads, length, head_dim
         self.keys, self.values = (empty(*shape, device=device, dtype=dtype) for _ in range(2))
@@ -746,7 +745,7 @@ class Int8CrossCache:
     most 256 columns. ValueError for other sizes, MemoryError for more bytes than can be addressed.
     """
 
-    def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu) -> None:
+    def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str | None = None) -> None:
         self.length, self.kv_heads, self.head_dim = length, kv_heads, head_dim
         sizes = packed_bytes(length, kv_heads, head_dim)
         self.keys, self.values = (empty(n, dtype=uint8, device=device) for n in sizes)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...engine import Device, Tensor
-from ...engine.device import cpu
 from ...errors import ArgumentError
 from ..decoders.caches import TextCache, decoder_cache
 from ..decoders.decoder import CachedText, CausalLanguageModel, DecoderStack, WholeText
@@ -149,7 +148,7 @@ class HybridCache(MixedCache):
 
     def __init__(
         self, shapes: Shapes, kv_heads: int, head_dim: int, capacity: int, texts: int | None = None,
-        device: Device | str = cpu, dtype: Any = "float32",
+        device: Device | str | None = None, dtype: Any = "float32",
     ) -> None:  # fmt: skip
         kinds = [int(shape is not None) for shape in shapes]
         if len({*kinds}) < 2:

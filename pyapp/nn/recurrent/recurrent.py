@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeAlias
 
 from ...engine import Device, Tensor, no_grad, ops
 from ...engine.buffers import int32_tensor
-from ...engine.device import cpu
 from ...engine.dtype import as_dtype, float32, int32
 from ...engine.ops import cat, empty, where, zeros
 from ...errors import ArgumentError
@@ -118,8 +117,9 @@ class StateCache:
     by_token = False  # whether each token has a place of its own, which texts share and can be taken back to
 
     def __init__(
-        self, shapes: Shapes, capacity: int, texts: int | None = None, device: Device | str = cpu, dtype: Any = float32
-    ) -> None:
+        self, shapes: Shapes, capacity: int, texts: int | None = None, device: Device | str | None = None,
+        dtype: Any = float32,
+    ) -> None:  # fmt: skip
         if as_dtype(dtype) is not float32:
             raise ArgumentError(f"StateCache: states are float32, not {as_dtype(dtype).name}")
         slots = 1 if texts is None else texts

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...engine import Device, Tensor, ops
-from ...engine.device import cpu
 from ...errors import ArgumentError
 from ..decoders.caches import FixedCache, PackedLayer
 from ..decoders.decoder import GroupedQueryAttention
@@ -142,7 +141,7 @@ class SightCache(HybridCache):
 
     def __init__(
         self, layers: int, kv_heads: int, head_dim: int, capacity: int, texts: int | None = None,
-        device: Device | str = cpu, dtype: Any = "float32",
+        device: Device | str | None = None, dtype: Any = "float32",
     ) -> None:  # fmt: skip
         super().__init__([*[None] * layers, [(1,)]], kv_heads, head_dim, capacity, texts, device, dtype)
         self.by_token = texts is None

@@ -47,6 +47,6 @@ def read_lines(model: CtcReader, lines: Sequence[Line], search: TextSearch | Non
     for first in range(0, len(lines), BATCH):
         batch = batched(lines[first : first + BATCH], model.config.height)
         with no_grad():
-            scores = model(ops.from_numpy(batch.pixels)).numpy()
+            scores = model(ops.from_numpy(batch.pixels).to(model.device)).cpu().numpy()
         found += ["".join(alphabet[mark.number - 1] for mark in marks_of(row)).strip() for row in scores]
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine.device import Device, cpu
 from pyapp.engine.ops.random import Generator
 from pyapp.events import Cancel, Event, Metric
 from pyapp.models.ctc_reader import Config, CtcReader
@@ -76,10 +77,11 @@ class ReaderTraining(ResumableTraining):
     title = "Loss of the reader"
     smoothing = 25
 
-    def __init__(self, folder: Path, settings: ReaderSettings) -> None:
+    def __init__(self, folder: Path, settings: ReaderSettings, device: Device = cpu) -> None:
         super().__init__(folder, settings)
         self.model = CtcReader(settings.config())
         initialize(self.model, Generator(settings.seed))
+        self.model.to(device)
         self.loader = LineLoader(settings.seed, settings.rows, self.model.config.height, settings.stages())
         optimizer = AdamW(decay_groups(self.model, 0.02), lr=settings.rate, betas=(0.9, 0.98))
         schedule = LambdaLR(optimizer, warmup_cosine(max(1, min(200, settings.steps // 10)), settings.steps, 0.01))
@@ -140,7 +142,7 @@ class ReaderTraining(ResumableTraining):
 
 def batch_loss(model: CtcReader, batch: Lines) -> tuple[Tensor, float]:
     """The loss in nats per character, as a tensor and as a number."""
-    scores = ops.log_softmax(model(ops.from_numpy(batch.pixels)), -1)  # (B, T, classes)
+    scores = ops.log_softmax(model(ops.from_numpy(batch.pixels).to(model.device)), -1)  # (B, T, classes)
     loss = spelling_loss(scores, batch.labels, [scores.shape[1]] * len(batch.labels))
     return loss, float(loss.item())
 
@@ -168,10 +170,12 @@ def train_reader(
     *,
     evaluate_every: int = 500,
     save_every: int = 200,
+    device: Device | str = cpu,
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains in the folder `out`, or continues an interrupted run there; yields Progress, Metric and finally Done.
+    """Trains on `device` in the folder `out`, or continues an interrupted run there; yields Progress, Metric and
+    finally Done.
 
     `settings` are those of ReaderSettings. Leaves model.safetensors, config.json, loss.png and a checkpoint. The same
     settings give the same weights with the same fonts, however often it was interrupted. Cancelling saves a checkpoint
@@ -180,4 +184,6 @@ def train_reader(
     written.
     """
     preparing = "preparing the fonts"
-    yield from train_in(out, ReaderTraining, ReaderSettings, preparing, settings, evaluate_every, save_every, cancel)
+    yield from train_in(
+        out, ReaderTraining, ReaderSettings, preparing, settings, evaluate_every, save_every, device, cancel
+    )

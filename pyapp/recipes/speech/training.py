@@ -12,6 +12,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
+from pyapp.engine.device import Device, cpu
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.events import Cancel, Event
@@ -93,7 +94,7 @@ class SpeechTraining(ResumableTraining):
     title = "Loss of the speech model"
     smoothing = 25
 
-    def __init__(self, folder: Path, settings: SpeechSettings) -> None:
+    def __init__(self, folder: Path, settings: SpeechSettings, device: Device = cpu) -> None:
         super().__init__(folder, settings)
         check_program()
         self.tokens = self._tokens()
@@ -102,7 +103,8 @@ class SpeechTraining(ResumableTraining):
         initialize(self.whisper, generator)
         maker = WindowMaker(settings.seed, self.tokens, TEXT_CONTEXT, training_sentences)
         self.loader = SpeechLoader(maker, settings.stages())
-        self.trainer = speech_trainer(Speller(self.whisper, generator), self.loader, settings.steps, settings.rate)
+        speller = Speller(self.whisper, generator).to(device)
+        self.trainer = speech_trainer(speller, self.loader, settings.steps, settings.rate)
         judge = WindowMaker(TEST_SEED, self.tokens, TEXT_CONTEXT, unseen_sentences)
         lesson = Lesson(settings.seconds, 1, takes=1)
         self.examples = [judge.examples(number, lesson)[0] for number in range(settings.held_out)]
@@ -118,7 +120,7 @@ class SpeechTraining(ResumableTraining):
         def losses() -> Iterator[tuple[Tensor, int]]:
             for first in range(0, len(self.examples), BATCH):
                 group = self.examples[first : first + BATCH]
-                mel, inputs, targets = arrays(group)
+                mel, inputs, targets = arrays(group, self.whisper.device)
                 predicted = sum(target != IGNORED for example in group for target in example.targets)
                 yield token_loss(self.whisper(mel, inputs), targets), predicted
 
@@ -168,18 +170,19 @@ def rates(steps: int, warmup: int, floor: float = 0.05) -> Shape:
 
 def batch_loss(speller: Speller, examples: Sequence[Example]) -> tuple[Tensor, float]:
     """The decoder's loss plus the speller's, which training minimises; the decoder's loss in nats per token alone."""
-    mel, inputs, targets = arrays(examples)
+    mel, inputs, targets = arrays(examples, speller.whisper.device)
     logits, scores = speller(mel, inputs)
     loss = token_loss(logits, targets)
     spelling = spelling_loss(scores, [one.letters for one in examples], [one.heard for one in examples])
     return loss + spelling, float(loss.item())
 
 
-def arrays(examples: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
-    """mel (B, 80, F), inputs and targets int32 (B, T): IGNORED targets follow short rows."""
+def arrays(examples: Sequence[Example], device: Device = cpu) -> tuple[Tensor, Tensor, Tensor]:
+    """mel (B, 80, F), inputs and targets int32 (B, T) on `device`: IGNORED targets follow short rows."""
     mel = ops.from_numpy(np.stack([example.mel for example in examples]))
     inputs = padded([example.inputs for example in examples], 0)
-    return mel, inputs, padded([example.targets for example in examples], IGNORED)
+    targets = padded([example.targets for example in examples], IGNORED)
+    return mel.to(device), inputs.to(device), targets.to(device)
 
 
 def initialize(model: Whisper, generator: Generator) -> None:
@@ -209,10 +212,12 @@ def train_speech(
     *,
     evaluate_every: int = 500,
     save_every: int = 100,
+    device: Device | str = cpu,
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains in the folder `out`, or continues an interrupted run there; yields Progress, Metric and finally Done.
+    """Trains on `device` in the folder `out`, or continues an interrupted run there; yields Progress, Metric and
+    finally Done.
 
     `settings` are those of SpeechSettings. Leaves the files of export.export, loss.png (with Pillow) and a checkpoint.
     The same settings give the same weights, however often it was interrupted. Cancelling saves a checkpoint first.
@@ -220,4 +225,6 @@ def train_speech(
     damaged checkpoint, OSError or StorageFullError for a folder that cannot be written.
     """
     preparing = "preparing the sentences"
-    yield from train_in(out, SpeechTraining, SpeechSettings, preparing, settings, evaluate_every, save_every, cancel)
+    yield from train_in(
+        out, SpeechTraining, SpeechSettings, preparing, settings, evaluate_every, save_every, device, cancel
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from pyapp import formats
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
+from pyapp.engine.device import Device, cpu
 from pyapp.engine.ops.random import Generator
 from pyapp.events import Cancel, Event, Metric
 from pyapp.formats.sink import open_sink
@@ -72,7 +73,7 @@ class StoryTraining(ResumableTraining):
 
     title = "Loss of the story model"
 
-    def __init__(self, folder: Path, settings: StorySettings) -> None:
+    def __init__(self, folder: Path, settings: StorySettings, device: Device = cpu) -> None:
         super().__init__(folder, settings)
         self.tokenizer = self._tokenizer()
         held_out = held_out_stories(settings.held_out)
@@ -80,6 +81,7 @@ class StoryTraining(ResumableTraining):
         self.bytes = sum(len(self.tokenizer.decode(row).encode()) for row in self.rows)
         self.model = Llama2c(settings.config(), initialize=False)
         initialize(self.model, Generator(settings.seed))
+        self.model.to(device)
         loader = StoryLoader(self.tokenizer, settings.length, settings.seed, held_out, rows=settings.rows)
         optimizer = AdamW(decay_groups(self.model, 0.1), lr=settings.rate, betas=(0.9, 0.99))
         warmup = max(1, min(100, settings.steps // 10))
@@ -152,9 +154,13 @@ class StoryTraining(ResumableTraining):
 
 def next_token_loss(model: Llama2c, rows: list[list[int]]) -> tuple[Tensor, float]:
     """The mean loss in nats per token over rows of ids, as a tensor and as a number."""
-    inputs, targets = next_token_batch(rows)
-    loss = token_loss(model(inputs), targets)
+    loss = _loss(model, *next_token_batch(rows))
     return loss, float(loss.item())
+
+
+def _loss(model: Llama2c, inputs: Tensor, targets: Tensor) -> Tensor:
+    """token_loss of a model on any device: inputs and targets (B, T) on the CPU."""
+    return token_loss(model(inputs.to(model.device)), targets)
 
 
 def nats(model: Llama2c, rows: list[list[int]]) -> tuple[float, int]:
@@ -164,7 +170,7 @@ def nats(model: Llama2c, rows: list[list[int]]) -> tuple[float, int]:
         for first in range(0, len(rows), BATCH):
             group = rows[first : first + BATCH]
             inputs, targets = next_token_batch(group)
-            yield token_loss(model(inputs), targets), sum(len(row) - 1 for row in group)
+            yield _loss(model, inputs, targets), sum(len(row) - 1 for row in group)
 
     return total_loss(losses())
 
@@ -192,10 +198,12 @@ def train_story(
     *,
     evaluate_every: int = 200,
     save_every: int = 200,
+    device: Device | str = cpu,
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains in the folder `out`, or continues an interrupted run there; yields Progress, Metric and finally Done.
+    """Trains on `device` in the folder `out`, or continues an interrupted run there; yields Progress, Metric and
+    finally Done.
 
     `settings` are those of StorySettings. Leaves model.bin, model-f32.bin, tokenizer.bin, tokenizer.json, a checkpoint
     and, with Pillow, loss.png. The same settings give the same weights, however often it was interrupted. Cancelling
@@ -203,4 +211,6 @@ def train_story(
     for a damaged checkpoint, OSError or StorageFullError for a folder that cannot be written.
     """
     preparing = "preparing the stories"
-    yield from train_in(out, StoryTraining, StorySettings, preparing, settings, evaluate_every, save_every, cancel)
+    yield from train_in(
+        out, StoryTraining, StorySettings, preparing, settings, evaluate_every, save_every, device, cancel
+    )

@@ -44,6 +44,15 @@ def own_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "word_list", lambda language: ["stone", "Élan", "naïve", "straße", "øre"])
 
 
+@pytest.fixture
+def no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are drawn in this process, which has the replaced fonts."""
+    made = loader.LineLoader.__init__
+    monkeypatch.setattr(
+        loader.LineLoader, "__init__", lambda self, *arguments, **options: made(self, *arguments, helpers=0)
+    )
+
+
 def test_texts_have_characters_of_the_alphabet() -> None:
     assert ALPHABET[0] == " " and len(set(ALPHABET)) == len(ALPHABET)
     found = [line_text(Chooser("text", number), 30) for number in range(2000)]
@@ -121,13 +130,7 @@ def run(folder: Path, cancel: Cancel | None = None, **settings: Any) -> list[Any
     return list(train_reader(folder, save_every=2, evaluate_every=3, cancel=cancel, **{**SMALL, **settings}))
 
 
-def test_a_training_that_was_interrupted_gives_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = loader.LineLoader.__init__
-    monkeypatch.setattr(
-        loader.LineLoader, "__init__", lambda self, *arguments, **options: made(self, *arguments, helpers=0)
-    )
+def test_a_training_that_was_interrupted_gives_the_same_weights(tmp_path: Path, no_helpers: None) -> None:
     events = run(tmp_path / "whole")
     assert isinstance(events[-1], Done) and events[-1].reason == "complete"
     assert {event.name for event in events if isinstance(event, Metric)} >= {

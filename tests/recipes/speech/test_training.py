@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def trainer(steps: int = 30) -> Trainer:
+def trainer(steps: int = 30, device: str = "cpu") -> Trainer:
     """Without libraries: letters are tokens, a hum is speech, and all work is in this thread."""
     tokens = LetterTokens(150)
     config = Config(80, 150, 32, 2, 1, tokens.size, 448, 32, 2, 1)
@@ -45,7 +45,7 @@ def trainer(steps: int = 30) -> Trainer:
     initialize(model, Generator(3))
     maker = WindowMaker(3, tokens, 448, training_sentences, speaker=hum)  # type: ignore[arg-type]
     loader = SpeechLoader(maker, (Stage(0, Lesson(1.2, 4, clear=True)),), helpers=0)
-    return speech_trainer(Speller(model, Generator(4)), loader, steps, 4e-3)
+    return speech_trainer(Speller(model, Generator(4)).to(device), loader, steps, 4e-3)
 
 
 def weights(trainer: Trainer) -> bytes:

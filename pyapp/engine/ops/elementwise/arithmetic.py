@@ -89,6 +89,13 @@ mul.reads = read_crosswise
 div = binary("div", lambda: np.divide, _d_div, out="float", synonyms="divide true_divide", of_complex=True)
 div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
 pow = binary("pow", lambda: _power, _d_pow, of_complex=True)
+
+
+def _read_for_divisor(edges: tuple[Any, ...]) -> tuple[int, ...]:
+    """As read_crosswise, of a rest: the dividend's gradient is the result's."""
+    return () if edges[1] is None else (0, 1)
+
+
 floor_divide = binary(
     "floor_divide",
     lambda: np.floor_divide,
@@ -102,6 +109,7 @@ remainder = binary(
     lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b)),
     divides=True,
 )
+remainder.reads = _read_for_divisor
 neg = unary(
     "neg",
     lambda x: -x,
@@ -233,6 +241,7 @@ add.by_name_in_place, sub.by_name_in_place = _add_scaled_in_place, _sub_scaled_i
 pow.by_name = lambda x, exponent: pow(x, exponent)
 signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, None, out="bool", in_place=False)
 fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), divides=True)
+fmod.reads = _read_for_divisor
 
 
 def _finite_values(x: Any, low: Any, high: Any, number: Any) -> Any:
@@ -272,8 +281,8 @@ def positive(x: Tensor) -> Tensor:
     return x
 
 
-def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:
-    turned = where(copysign(a, b) == a, 1.0, -1.0) * where(a == 0, 0.0, 1.0)
+def _d_copysign(g: Tensor, y: Tensor, a: Any, b: Any) -> Any:
+    turned = where(y == a, 1.0, -1.0) * where(a == 0, 0.0, 1.0)
     return unbroadcast(g * turned, a), unbroadcast(g * 0, b)
 
 
@@ -287,8 +296,9 @@ def _next_bfloat16(start: Any, end: Any) -> Any:
     return np.where(start == end, end, np.where(np.isnan(start) | np.isnan(end), np.nan, found))
 
 
-copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float")
+copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float", saves="both")
 copysign.flat = True
+copysign.reads = lambda edges: (0,)
 nextafter = binary("nextafter", lambda: np.nextafter, None, out="float", of_bfloat16=_next_bfloat16)
 gcd = binary("gcd", lambda: np.gcd, None, out="integers alone")
 lcm = binary("lcm", lambda: np.lcm, None, out="integers alone")

@@ -78,6 +78,15 @@ def _lerp_of_alike(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     return compute(x, end, share) if x.dtype in _IN_PROGRAMS else _in_float32(compute, x, end, share)
 
 
+def _read_of_lerp(edges: tuple[Any, ...]) -> tuple[int, ...]:
+    """The ends if the weight wants a gradient, the weight if an end does; see read_crosswise."""
+    start, end, weight = (edge is not None for edge in edges)
+    return (*((0, 1) if weight else ()), *((2,) if start or end else ()))
+
+
+_lerp_of_alike.reads = _read_of_lerp
+
+
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""

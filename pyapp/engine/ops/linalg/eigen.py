@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ...autocast import full_precision
 from ...dtype import complex_of
 from ...lazy import np
-from ...op import primitive
+from ...op import primitive, read_nothing
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
@@ -40,6 +40,7 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
 
 
 _eigh.takes_complex = True
+_eigh.reads = read_nothing
 
 
 @printed_as("linalg_eigh")
@@ -105,6 +106,7 @@ def _eig(x: Tensor) -> Tensor:
 
 
 _eig.takes_complex = True
+_eig.reads = read_nothing
 
 
 def eig(x: Tensor) -> Eig:

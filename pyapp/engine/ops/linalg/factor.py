@@ -14,7 +14,7 @@ from ...launch import KERNELS, capturing
 from ...lazy import np
 from ...native import IN_BROWSER
 from ...numpy_arrays import tensor_of
-from ...op import primitive
+from ...op import primitive, read_nothing
 from ...return_types import printed_as
 from ...shape import broadcast_shapes
 from ...tensor import Tensor, empty_contiguous
@@ -73,6 +73,7 @@ def _qr(x: Tensor) -> Tensor:
 
 
 _qr.takes_complex = True
+_qr.reads = read_nothing
 
 
 @printed_as("linalg_qr")
