@@ -1,7 +1,7 @@
 """Hatchling's build hook: compiles native/ for the target of the build and puts the libraries into the wheel.
 
-The host's wheel also gets the embedded models, pyapp/recipes, which trains them, and pyapp/serve; the page does not
-train them, and it is no server.
+The host's wheel also gets the embedded models, pyapp/recipes, which trains them, pyapp/serve, and what type checkers
+read; the page does not train them, is no server, and checks no types.
 
 The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
 `pyodide build` drives the build; it is Windows when PYAPP_TARGET=windows is set (`make wheel-windows`, on Linux);
@@ -62,6 +62,7 @@ def only_on_the_host(root: Path) -> dict[str, str]:
     """Where the files that the page's wheel leaves out lie, and their place in the wheel."""
     models = {path: f"{EMBEDDED}/{path.relative_to(root / 'web').as_posix()}" for path in embedded_models(root)}
     sources = [path for package in HOST_PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    sources += [root / "pyapp" / "py.typed", *sorted((root / "pyapp").rglob("*.pyi"))]
     packages = {path: path.relative_to(root).as_posix() for path in sources}
     return {str(path): place for path, place in {**models, **packages}.items()}
 
