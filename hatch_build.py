@@ -16,6 +16,7 @@ import json
 import os
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -44,6 +45,14 @@ def compile_native(root: Path, target: str) -> list[Path]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    try:
+        return build(module, root, target)
+    except module.BuildError as error:  # pip shows what it says, without the frames that lead here
+        raise SystemExit(f"error: {error}") from None
+
+
+def build(module: ModuleType, root: Path, target: str) -> list[Path]:
+    """The files that native/build.py makes for a target."""
     if target == "windows":
         built: list[Path] = module.build_host(root / "build" / "windows", machine="x86_64", system="windows")
     else:

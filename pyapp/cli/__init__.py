@@ -104,6 +104,8 @@ def explained(error: click.UsageError) -> click.UsageError:
     for kind, wanted in (("float", "number"), ("integer", "whole number")):
         text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is not a {wanted}.", text)
     text = OUTSIDE.sub(lambda found: f"it must be {range_in_words(*found.groups()[1:])}, not {found[1]}.", text)
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        text = f"{text.rstrip('.')}: {error.param.help}"
     if error.ctx is not None:
         command = error.ctx.command
         arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}

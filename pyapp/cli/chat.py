@@ -22,6 +22,7 @@ from pyapp.cli.running import (
     json_option,
     model_or_server,
     projector_option,
+    refuse_a_text,
     server_option,
     threads_option,
 )
@@ -99,8 +100,8 @@ def chat(
     """Talk with a language model.
 
     MODEL is a file, a folder, or a name such as smollm2-135m-instruct-q8_0 (pyapp models lists some, the hub has more).
-    Each line is a message; /help lists the commands. With standard
-    input from a pipe, every line is answered in turn. --json prints the events, one per line.
+    Each line is a message; /help lists the commands. With standard input from a pipe, every line is answered in turn.
+    --json prints the events, one per line.
     """
     from pyapp.text.chat.chat import Conversation
 
@@ -109,6 +110,7 @@ def chat(
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
+    refuse_a_text(model, "Each line of standard input is a message.")
     if voice is None and (voice_name is not None or folder is not None):
         raise click.UsageError("--voice-name and --speech go together with --voice.")
     chosen = {"tokenizer": tokenizer, "adapter": adapter, "projector": projector}

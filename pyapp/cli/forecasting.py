@@ -101,7 +101,7 @@ class ForecastView(ItemsView):
 
 @command(short_help="Continue series of numbers.")
 @file_argument
-@model_option
+@model_option("amazon/chronos-bolt-small")
 @click.option("-c", "--column", "columns", type=WORDS, multiple=True, metavar="NAME",
               help="A column to forecast; may be given again. [default: the only one]")  # fmt: skip
 @click.option("-n", "--horizon", type=click.IntRange(min=1), help="How many values. [default: the model's]")

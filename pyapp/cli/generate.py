@@ -17,6 +17,7 @@ from pyapp.cli.running import (
     json_option,
     model_or_server,
     projector_option,
+    refuse_a_text,
     server_option,
     threads_option,
 )
@@ -48,7 +49,9 @@ def read_prompt(prompt: str) -> str:
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
-@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
+@click.option(
+    "-t", "--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …"
+)
 @click.option("--image", "images", type=click.Path(exists=True, dir_okay=False), multiple=True,
               help="A picture for a model that sees: it stands where the prompt has the model's placeholder "
               "(<image> …), else before the prompt; may be given again.")  # fmt: skip
@@ -87,6 +90,7 @@ def generate(
 
     if server is not None and processes > 1:
         raise click.UsageError("--tensor-parallel and --server exclude each other.")
+    refuse_a_text(model, "The prompt follows -p.")
     options = settings_of(settings)
 
     def write(leader: Any) -> int:

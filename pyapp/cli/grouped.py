@@ -173,7 +173,8 @@ def _of_repetition() -> list[Callable[[F], F]]:
                show_default=True, help="Lower the logits of tokens of the new text for each time they occurred."),
         option(REPETITION, "--presence-penalty", type=click.FloatRange(-2, 2), default=DEFAULTS.presence_penalty,
                show_default=True, help="Lower the logits of tokens that occurred in the new text."),
-        option(REPETITION, "--no-repeat-ngram", type=click.IntRange(0, 1000), default=DEFAULTS.no_repeat_ngram,
+        option(REPETITION, "--no-repeat-ngram", "--no-repeat-ngram-size",
+               type=click.IntRange(0, 1000), default=DEFAULTS.no_repeat_ngram,
                metavar="N", help="No sequence of N tokens occurs twice. [default: off]"),
     ]  # fmt: skip
 
@@ -233,7 +234,7 @@ def _of_several() -> list[Callable[[F], F]]:
     return [
         option(SEVERAL, "--samples", type=click.IntRange(1, 256), default=DEFAULTS.samples, show_default=True,
                help="The number of texts."),
-        option(SEVERAL, "--beams", type=click.IntRange(1, 256), default=DEFAULTS.beams,
+        option(SEVERAL, "--beams", "--num-beams", type=click.IntRange(1, 256), default=DEFAULTS.beams,
                help="Search for the most likely texts with N beams. [default: off]"),
         option(SEVERAL, "--length-penalty", type=click.FloatRange(-10, 10), default=DEFAULTS.length_penalty,
                show_default=True, help="Above 0, beam search prefers longer texts."),

@@ -29,7 +29,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 
 @command(short_help="Draw what a text describes.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
-@model_option
+@model_option("stable-diffusion-v1-5/stable-diffusion-v1-5")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="imagined.png", show_default=True,
               help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …")  # fmt: skip
 @click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")

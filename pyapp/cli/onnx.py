@@ -86,7 +86,7 @@ class ExportView(QuantizeView):
                    "seq2seq-lm, speech-recognition, image-classification or image-features. [default: what config.json "
                    "says]")  # fmt: skip
 @click.option("--opset", type=click.IntRange(17, 23), help="The opset of ONNX. [default: 20]")
-@click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True,
+@click.option("-t", "--type", "dtype", metavar="TYPE", default="float32", show_default=True,
               help="Of the weights: float32, float16, bfloat16, or q8_0 or q4_0 for onnxruntime, in blocks of 8 or 4 "
                    "bits.")  # fmt: skip
 @json_option

@@ -119,7 +119,9 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
     "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True,
     help="The password of locked PDFs. [default: asked for in a terminal]",
 )  # fmt: skip
-@click.option("--num-beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text.")
+@click.option(
+    "--num-beams", "--beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text."
+)
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="For a model such as TrOCR: the most tokens.")
 @usual_options
 def read(

@@ -268,6 +268,12 @@ def forward_items(start: Callable[..., Any], as_json: bool, lines: Callable[[int
     return forward(start, JsonView() if as_json else ItemsView(lines))
 
 
+def refuse_a_text(model: str | None, hint: str) -> None:
+    """Wrong usage, with a hint, where a text stands in the place of a model's name."""
+    if model is not None and len(model.split()) > 1 and not Path(model).exists():
+        raise click.UsageError(f"{model!r:.80} is no model's name. {hint}")
+
+
 def model_or_server(model: str | None, server: str | None) -> Any:
     """What the tasks take as `model`: the name, or the server's model of this name."""
     if server is None:

@@ -92,7 +92,7 @@ class SpeakJson(SpeakView):
 @click.option("-o", "--output", default=DEFAULT, show_default=True,
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'), or a folder for "
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
-@optional_model
+@optional_model("facebook/mms-tts-eng")
 @click.option("--codec", metavar="MODEL",
               help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz, of Llasa "
               "HKUSTAudio/xcodec2-hf), or the vocoder of "

@@ -31,7 +31,8 @@ def training_options(
 ) -> Callable[[Any], Any]:
     """The options of the commands that train a model from scratch, in a folder of runs/."""
     return combined(
-        click.option("-o", "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
+        click.option("-o", "--out-dir", "--output-dir",
+                     type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
                      show_default=True, help=f"The folder for {parts}."),
         click.option("--steps", type=click.IntRange(min=1),
                      help="Optimiser steps. [default: those of the embedded model]"),

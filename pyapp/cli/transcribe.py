@@ -146,7 +146,7 @@ def decoding_settings(command: Any) -> Any:
 
 @click.command(cls=WhisperNames)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
+@click.option("-m", "--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to find models in and download them to. [default: the hub's cache]")  # fmt: skip
 @click.option("--language", help="Spoken language, as code or name. [default: detected]")

@@ -1,4 +1,4 @@
-"""A user's program, which `make lint` gives to mypy: the types that the public names have for users. Nothing runs it."""
+"""A user's program, which `make lint` gives to mypy: the types that public names have for users. Nothing runs it."""
 
 from collections.abc import Iterator
 from typing import Any, assert_type
