@@ -20,14 +20,8 @@ import click
 from pyapp import __version__
 from pyapp.cli._index import COMMANDS
 from pyapp.cli.grouped import OUTSIDE, SOUNDS, CommandGroup, range_in_words
-from pyapp.cli.running import (
-    READER_LEFT,
-    open_closed_streams,
-    output_error,
-    quiet_libraries,
-    show_text_only,
-    silence,
-)
+from pyapp.cli.running import READER_LEFT
+from pyapp.cli.streams import open_closed_streams, output_error, quiet_libraries, show_text_only, silence
 from pyapp.cli.views import View
 from pyapp.interrupts import STOPPED, raise_again
 

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import FILE_LIMIT, TEXTS, command, generation_options, settings_of
-from pyapp.cli.running import (
-    READER_LEFT,
+from pyapp.cli.generation_options import FILE_LIMIT, generation_options, settings_of
+from pyapp.cli.grouped import TEXTS, command
+from pyapp.cli.options import (
     WORDS,
     adapter_option,
     device_option,
-    forward,
     json_option,
-    model_or_server,
     projector_option,
-    refuse_a_text,
     server_option,
     threads_option,
 )
+from pyapp.cli.running import READER_LEFT, forward, model_or_server, refuse_a_text
 from pyapp.cli.speak import SpeakJson, SpeakView, write_sound
 from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import Cancelled, PyappError

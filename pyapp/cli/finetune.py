@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from pyapp import tasks
 from pyapp.cli.grouped import MODELS, TRAINING, command, option
-from pyapp.cli.running import device_of, forward, json_option, threads_option
+from pyapp.cli.options import device_of, json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item

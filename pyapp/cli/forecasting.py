@@ -13,7 +13,8 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import NUMBERS, command
 from pyapp.cli.items import model_option
-from pyapp.cli.running import WORDS, forward, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward
 from pyapp.cli.texts import file_argument, named, read_text
 from pyapp.cli.views import ItemsView, JsonView, View
 

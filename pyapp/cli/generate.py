@@ -8,19 +8,18 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import DEFAULTS, TEXTS, command, generation_options, settings_of
-from pyapp.cli.running import (
+from pyapp.cli.generation_options import DEFAULTS, generation_options, settings_of
+from pyapp.cli.grouped import TEXTS, command
+from pyapp.cli.options import (
     WORDS,
     adapter_option,
     device_option,
-    forward,
     json_option,
-    model_or_server,
     projector_option,
-    refuse_a_text,
     server_option,
     threads_option,
 )
+from pyapp.cli.running import forward, model_or_server, refuse_a_text
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.cli.views import JsonView, SeveralView, StoryView, View
 

@@ -12,7 +12,8 @@ from pyapp import tasks
 from pyapp.cli.drawn import drawing, png_writer
 from pyapp.cli.grouped import PICTURES, command
 from pyapp.cli.items import model_option
-from pyapp.cli.running import WORDS, check_folder_of, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import check_folder_of, forward_items
 
 
 def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:

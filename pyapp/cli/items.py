@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import combined
-from pyapp.cli.running import WORDS, F
+from pyapp.cli.grouped import F, combined
+from pyapp.cli.options import WORDS
 
 top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
 top_labels = click.option(

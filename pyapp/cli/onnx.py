@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import MODELS, NUMBERS, command
-from pyapp.cli.running import WHERE, device_of, forward, json_option, threads_option
+from pyapp.cli.options import WHERE, device_of, json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
 

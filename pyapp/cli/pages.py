@@ -10,7 +10,8 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import PAGES, command
 from pyapp.cli.items import files_argument, model_option, top_option, vector
-from pyapp.cli.running import WORDS, forward, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward, forward_items
 from pyapp.cli.views import JsonView, RankView
 
 

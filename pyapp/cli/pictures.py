@@ -28,7 +28,8 @@ from pyapp.cli.items import (
     top_labels,
     vector,
 )
-from pyapp.cli.running import WORDS, forward, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward, forward_items
 from pyapp.cli.views import View
 from pyapp.engine.lazy import np
 

@@ -12,7 +12,8 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import PAGES, command
-from pyapp.cli.running import forward, usual_options
+from pyapp.cli.options import usual_options
+from pyapp.cli.running import forward
 from pyapp.cli.texts import INPUT_LIMIT
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import PyappError

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import SERVERS, command, option
-from pyapp.cli.running import device_of, threads_option
+from pyapp.cli.options import device_of, threads_option
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
 from pyapp.serve.settings import Settings

@@ -21,11 +21,8 @@ from pyapp.cli.items import (
     top_labels,
     vector,
 )
-from pyapp.cli.running import (
-    WORDS,
-    forward_items,
-    usual_options,
-)
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward_items
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
 
 

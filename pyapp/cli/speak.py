@@ -12,16 +12,8 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import SOUNDS, command
 from pyapp.cli.items import optional_model
-from pyapp.cli.running import (
-    WORDS,
-    check_folder_of,
-    device_option,
-    forward,
-    json_option,
-    server_option,
-    threads_option,
-    type_option,
-)
+from pyapp.cli.options import WORDS, device_option, json_option, server_option, threads_option, type_option
+from pyapp.cli.running import check_folder_of, forward
 from pyapp.cli.texts import chosen_model, read_text
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError

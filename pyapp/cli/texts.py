@@ -25,14 +25,8 @@ from pyapp.cli.items import (
     top_option,
     vector,
 )
-from pyapp.cli.running import (
-    WORDS,
-    forward,
-    forward_items,
-    model_or_server,
-    server_option,
-    usual_options,
-)
+from pyapp.cli.options import WORDS, server_option, usual_options
+from pyapp.cli.running import forward, forward_items, model_or_server
 from pyapp.cli.views import JsonView, RankView
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 

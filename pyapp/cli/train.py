@@ -10,7 +10,8 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import TRAINING, combined
-from pyapp.cli.running import forward, json_option, threads_option
+from pyapp.cli.options import json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.views import JsonView, ReaderTrainView, SpeechTrainView, TrainView, View
 from pyapp.events import Event

@@ -15,7 +15,8 @@ import click
 
 from pyapp.cli.finetune import finetune
 from pyapp.cli.grouped import GroupedCommand, command
-from pyapp.cli.running import device_of, output_of_scripts, threads_option
+from pyapp.cli.options import device_of, threads_option
+from pyapp.cli.streams import output_of_scripts
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.interrupts import STOPPED

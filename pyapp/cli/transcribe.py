@@ -17,14 +17,9 @@ from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
 from pyapp.cli.grouped import SOUNDS, GroupedCommand
-from pyapp.cli.running import (
-    STOPPED,
-    device_option,
-    forward,
-    json_option,
-    stdin_until,
-    threads_option,
-)
+from pyapp.cli.options import device_option, json_option, threads_option
+from pyapp.cli.running import STOPPED, forward
+from pyapp.cli.streams import stdin_until
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError, PyappError
