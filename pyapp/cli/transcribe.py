@@ -297,7 +297,7 @@ def in_folder(model: str | None, folder: Path | None) -> Any:
 def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None) -> dict[str, Any]:
     """The networks to load: names, paths, or None. Those without a path are found in the folder, if there is one."""
     from pyapp.hub import networks
-    from pyapp.tasks.turns import ENERGY, SILERO, SPEAKERS
+    from pyapp.tasks.speech_networks import ENERGY, SILERO, SPEAKERS
 
     if folder is not None:
         vad = networks()[SILERO] if vad == SILERO else vad
