@@ -105,7 +105,6 @@ __getattr__ = late_names(
         "detection": "detect_labels detect_objects estimate_poses",
         "documents": "answer_from_pages classify_pages label_on_pages",
         "drawing": "imagine upscale_images",
-        "everything": "cut_out_everything",
         "following": "follow_objects",
         "forecasting": "forecast",
         "markup": "answer_from_markup",
@@ -114,6 +113,7 @@ __getattr__ = late_names(
         "pipelines": "pipeline",
         "points": "detect_points match_points",
         "reading": "read",
+        "segment_everything": "cut_out_everything",
         "segmentation": "cut_out_objects segment_images segment_labels",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
@@ -132,8 +132,8 @@ def __dir__() -> list[str]:
 def unload() -> None:
     """Drops the last used model, and the networks beside it, and frees their memory."""
     keeper.drop()
-    if (turns := sys.modules.get(f"{__name__}.turns")) is not None:  # else there are none
-        turns.unload_networks()
+    if (networks := sys.modules.get(f"{__name__}.speech_networks")) is not None:  # else there are none
+        networks.unload_networks()
 
 
 @task
