@@ -116,8 +116,10 @@ class Signatures:
     def function(self, name: str, declared: Declaration) -> str:
         """The lines of a public function, class or value of the engine."""
         value = declared.value
+        if isinstance(value, type) and value.__name__ == name:
+            return f"from {self.place(value.__module__)} import {name} as {name}"
         if isinstance(value, type):
-            return f"from {self.place(value.__module__)} import {value.__name__} as {name}"
+            return f"{name} = {self.of_class(value)}"
         if not callable(value):
             return self.value(name, value)
         if name in OVERLOADS:

@@ -53,6 +53,12 @@ optimizer = optim.AdamW(model.parameters(), lr=1e-3)
 assert_type(optimizer, AdamW)
 assert_type(optimizer.zero_grad(), None)
 
+assert_type(pyapp.dtype, type[pyapp.DType])
+assert_type(keras.ops.matmul(x, x), Any)
+optimizers: type[optim.Optimizer] = optim.SGD
+layers: type[keras.layers.Layer] = keras.layers.Dense
+metrics: type[keras.metrics.Metric] = keras.metrics.Mean
+
 dense = keras.Sequential([keras.layers.Dense(4, activation="relu")])
 assert_type(dense.fit(x, x).history, dict[str, list[Any]])
 
