@@ -1,7 +1,7 @@
 """Hatchling's build hook: compiles native/ for the target of the build and puts the libraries into the wheel.
 
-The host's wheel also gets the embedded models, pyapp/recipes, which trains them, and pyapp/serve; the page does not
-train them, and it is no server.
+The host's wheel also gets the embedded models, pyapp/recipes, which trains them, pyapp/serve, and what type checkers
+read; the page does not train them, is no server, and checks no types.
 
 The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
 `pyodide build` drives the build; it is Windows when PYAPP_TARGET=windows is set (`make wheel-windows`, on Linux);
@@ -16,6 +16,7 @@ import json
 import os
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -44,6 +45,14 @@ def compile_native(root: Path, target: str) -> list[Path]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    try:
+        return build(module, root, target)
+    except module.BuildError as error:  # pip shows what it says, without the frames that lead here
+        raise SystemExit(f"error: {error}") from None
+
+
+def build(module: ModuleType, root: Path, target: str) -> list[Path]:
+    """The files that native/build.py makes for a target."""
     if target == "windows":
         built: list[Path] = module.build_host(root / "build" / "windows", machine="x86_64", system="windows")
     else:
@@ -62,6 +71,7 @@ def only_on_the_host(root: Path) -> dict[str, str]:
     """Where the files that the page's wheel leaves out lie, and their place in the wheel."""
     models = {path: f"{EMBEDDED}/{path.relative_to(root / 'web').as_posix()}" for path in embedded_models(root)}
     sources = [path for package in HOST_PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    sources += [root / "pyapp" / "py.typed", *sorted((root / "pyapp").rglob("*.pyi"))]
     packages = {path: path.relative_to(root).as_posix() for path in sources}
     return {str(path): place for path, place in {**models, **packages}.items()}
 

@@ -407,6 +407,11 @@ def build_host(
     if machine not in known:
         raise BuildError(f"no kernels for {machine} on {system}: there are some for {', '.join(known)}")
     compiler = shlex.split(os.environ["CC"]) if "CC" in os.environ else usual
+    if shutil.which(compiler[0]) is None:
+        raise BuildError(
+            f"the kernels need a C compiler, and there is no {compiler[0]}: install one (on Debian: apt install gcc "
+            "libc6-dev), name one in the variable CC, or install a wheel that another machine made (make wheel)"
+        )
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
     flags += ["-pthread"]
     if system == "windows":

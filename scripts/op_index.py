@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from pyapp.engine.declare import FUNCTIONS, METHODS
-from pyapp.engine.op import _CLAIMS, Op
+from pyapp.engine.op import _CLAIMS
 from pyapp.engine.op import OPS as OPERATIONS
 from pyapp.engine.tensor import Tensor
 from scripts.name_tables import table
+from scripts.signatures import Signatures, formatted
 
 ENGINE = Path(__file__).resolve().parents[1] / "pyapp" / "engine"
 INDEX = ENGINE / "ops" / "_index.py"
@@ -80,84 +78,18 @@ STUB_HEAD = '''"""Methods and properties that ops give to Tensor. Generated: pyt
 
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 '''
-BUILTINS = {"bool", "complex", "dict", "float", "int", "list", "object", "slice", "str", "tuple", "type"}
-PLAIN = {"Any", "Callable", "None", "Sequence"}
-
-
-class Stub:
-    """Text of signatures, and the imports that their annotations need."""
-
-    def __init__(self) -> None:
-        self.imports: dict[str, set[str]] = defaultdict(set)
-
-    def annotation(self, given: Any, names: dict[str, Any]) -> str:
-        """An annotation for a class whose methods hide names of builtins; Any for what cannot be imported."""
-        if not isinstance(given, str):
-            return "Any" if given is inspect.Parameter.empty else "None" if given is None else given.__name__
-        tree = ast.parse(given, mode="eval")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id not in PLAIN:
-                node.id = self.known(node.id, names)
-        return ast.unparse(tree)
-
-    def known(self, name: str, names: dict[str, Any]) -> str:
-        """The form of an annotation's name in this file."""
-        if name in BUILTINS:
-            return f"builtins.{name}"
-        module = getattr(names.get(name), "__module__", "")
-        if not module.startswith("pyapp.engine."):
-            return "Any"
-        self.imports[module.removeprefix("pyapp.engine")].add(name)
-        return name
-
-    def method(self, name: str, found: Any) -> str:
-        """The lines of a method or property."""
-        if isinstance(found, property):
-            getter: Any = found.fget
-            result = self.annotation(getter.__annotations__.get("return", "Any"), getter.__globals__)
-            return f"    @property\n    def {name}(self) -> {result}: ..."
-        bodies = [body for body in bodies_of(found) if body is not None]
-        names = {key: value for body in bodies for key, value in body.__globals__.items()}
-        signature = max((inspect.signature(body) for body in bodies), key=lambda s: len(s.parameters))
-        parameters = list(signature.parameters.values())
-        declared = FUNCTIONS.get(name.rstrip("_"))
-        arguments = declared.arguments if declared is not None else ()
-        called = {"b": "other"} | {p.name: torch for p, torch in zip(parameters, arguments, strict=False)}
-        text, starred = ["self"], False
-        for p in parameters if not parameters or parameters[0].kind is parameters[0].VAR_POSITIONAL else parameters[1:]:
-            if p.kind is p.KEYWORD_ONLY and not starred:
-                text.append("*")
-                starred = True
-            starred |= p.kind is p.VAR_POSITIONAL
-            stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
-            default = "" if p.default is p.empty else " = ..."
-            own = called.get(p.name, p.name)
-            text.append(f"{stars}{own}: {self.annotation(p.annotation, names)}{default}")
-        result = "Tensor" if name.endswith("_") else self.annotation(signature.return_annotation, names)
-        return f"    def {name}({', '.join(text)}) -> {result}: ..."
-
-
-def bodies_of(found: Any) -> list[Any]:
-    """The functions whose parameters a method takes."""
-    found = inspect.unwrap(found, stop=lambda function: hasattr(function, "operation"))
-    if hasattr(found, "operation"):
-        return bodies_of(found.operation)
-    if isinstance(found, Op):
-        return [found.by_name, found.definition, found.host, *found.kernels.values()]
-    return [found]
 
 
 def render_stub() -> str:
     """The text of tensor_methods.pyi."""
     import_all()
-    stub = Stub()
+    stub = Signatures("pyapp.engine")
     methods = [stub.method(name, vars(Tensor)[name]) for name in sorted(METHODS) if not name.startswith("_")]
-    stub.imports[".tensor"].add("Tensor")
-    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(stub.imports.items())]
-    return formatted(STUB_HEAD + "\n".join([*imports, "", "class TensorMethods:", *methods]) + "\n", STUB)
+    stub.of_class(Tensor)
+    return formatted(STUB_HEAD + "\n".join([*stub.imports(), "", "class TensorMethods:", *methods]) + "\n", STUB)
 
 
 CLAIMS_HEAD = '''"""The ops of each file of claims that is imported late. Generated: python -m scripts.op_index."""
@@ -180,14 +112,6 @@ def render_late_claims() -> str:
             module = importlib.import_module(f"pyapp.engine.claims.{file.stem}")
             late[file.stem] = [op for op, claim in _CLAIMS.items() if claim.__module__ == module.__name__]
     return "\n".join([CLAIMS_HEAD, table("LATE", {name: ops for name, ops in late.items() if ops}), ""])
-
-
-def formatted(text: str, path: Path) -> str:
-    """The text as ruff leaves it."""
-    for how in (("check", "--select=I", "--fix-only"), ("format",)):
-        command = [sys.executable, "-m", "ruff", *how, "--stdin-filename", str(path), "-"]
-        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-    return text
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ class LowRank(Module):
                     delattr(self, group)
             for attribute in ("scalings", "active", "merged", "lengths"):
                 delattr(self, attribute)
-            self.__class__ = next(kind for kind, adapted in ADAPTED.items() if adapted is type(self))
+            before: Any = next(kind for kind, adapted in ADAPTED.items() if adapted is type(self))
+            self.__class__ = before
 
     def extra_repr(self) -> str:
         ranks = ", ".join(f"{name}: r={self.factors(name)[0].shape[0]}" for name in self.scalings)

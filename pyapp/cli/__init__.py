@@ -20,14 +20,8 @@ import click
 from pyapp import __version__
 from pyapp.cli._index import COMMANDS
 from pyapp.cli.grouped import OUTSIDE, SOUNDS, CommandGroup, range_in_words
-from pyapp.cli.running import (
-    READER_LEFT,
-    open_closed_streams,
-    output_error,
-    quiet_libraries,
-    show_text_only,
-    silence,
-)
+from pyapp.cli.running import READER_LEFT
+from pyapp.cli.streams import open_closed_streams, output_error, quiet_libraries, show_text_only, silence
 from pyapp.cli.views import View
 from pyapp.interrupts import STOPPED, raise_again
 
@@ -104,6 +98,8 @@ def explained(error: click.UsageError) -> click.UsageError:
     for kind, wanted in (("float", "number"), ("integer", "whole number")):
         text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is not a {wanted}.", text)
     text = OUTSIDE.sub(lambda found: f"it must be {range_in_words(*found.groups()[1:])}, not {found[1]}.", text)
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        text = f"{text.rstrip('.')}: {error.param.help}"
     if error.ctx is not None:
         command = error.ctx.command
         arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}

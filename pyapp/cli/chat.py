@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import FILE_LIMIT, TEXTS, command, generation_options, settings_of
-from pyapp.cli.running import (
-    READER_LEFT,
+from pyapp.cli.generation_options import FILE_LIMIT, generation_options, settings_of
+from pyapp.cli.grouped import TEXTS, command
+from pyapp.cli.options import (
     WORDS,
     adapter_option,
     device_option,
-    forward,
     json_option,
-    model_or_server,
     projector_option,
     server_option,
     threads_option,
 )
+from pyapp.cli.running import READER_LEFT, forward, model_or_server, refuse_a_text
 from pyapp.cli.speak import SpeakJson, SpeakView, write_sound
 from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import Cancelled, PyappError
@@ -99,8 +98,8 @@ def chat(
     """Talk with a language model.
 
     MODEL is a file, a folder, or a name such as smollm2-135m-instruct-q8_0 (pyapp models lists some, the hub has more).
-    Each line is a message; /help lists the commands. With standard
-    input from a pipe, every line is answered in turn. --json prints the events, one per line.
+    Each line is a message; /help lists the commands. With standard input from a pipe, every line is answered in turn.
+    --json prints the events, one per line.
     """
     from pyapp.text.chat.chat import Conversation
 
@@ -109,6 +108,7 @@ def chat(
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
+    refuse_a_text(model, "Each line of standard input is a message.")
     if voice is None and (voice_name is not None or folder is not None):
         raise click.UsageError("--voice-name and --speech go together with --voice.")
     chosen = {"tokenizer": tokenizer, "adapter": adapter, "projector": projector}

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from pyapp import tasks
 from pyapp.cli.grouped import MODELS, TRAINING, command, option
-from pyapp.cli.running import device_of, forward, json_option, threads_option
+from pyapp.cli.options import device_of, json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
@@ -85,7 +86,7 @@ class FinetuneView(TrainView):
 @command(short_help="Train a model on your own texts, pictures or recordings.")
 @click.argument("model")
 @click.argument("data", type=click.Path(exists=True))
-@click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
+@click.option("-o", "--out-dir", "--output-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="The folder for the adapter (or the model), the loss curve and the checkpoint.")  # fmt: skip
 @click.option("--eval", "held_out_data", type=click.Path(exists=True),
               help="Examples to judge by. [default: a share of DATA, --held-out]")  # fmt: skip
@@ -231,7 +232,9 @@ class MergeView(QuantizeView):
 @click.argument("adapter", type=click.Path(exists=True, file_okay=False))
 @click.argument("out", type=click.Path(file_okay=False))
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
-@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: float32, float16, q8_0 …")
+@click.option(
+    "-t", "--type", "dtype", metavar="TYPE", help="Convert the model while it loads: float32, float16, q8_0 …"
+)
 @json_option
 def merge(model: str, adapter: str, out: str, tokenizer: str | None, dtype: str | None, as_json: bool) -> int:
     """Write MODEL with a LoRA ADAPTER in its weights into the folder OUT, as a model of its own."""

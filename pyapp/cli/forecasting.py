@@ -13,7 +13,8 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import NUMBERS, command
 from pyapp.cli.items import model_option
-from pyapp.cli.running import WORDS, forward, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward
 from pyapp.cli.texts import file_argument, named, read_text
 from pyapp.cli.views import ItemsView, JsonView, View
 
@@ -101,7 +102,7 @@ class ForecastView(ItemsView):
 
 @command(short_help="Continue series of numbers.")
 @file_argument
-@model_option
+@model_option("amazon/chronos-bolt-small")
 @click.option("-c", "--column", "columns", type=WORDS, multiple=True, metavar="NAME",
               help="A column to forecast; may be given again. [default: the only one]")  # fmt: skip
 @click.option("-n", "--horizon", type=click.IntRange(min=1), help="How many values. [default: the model's]")

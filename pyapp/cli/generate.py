@@ -8,18 +8,18 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import DEFAULTS, TEXTS, command, generation_options, settings_of
-from pyapp.cli.running import (
+from pyapp.cli.generation_options import DEFAULTS, generation_options, settings_of
+from pyapp.cli.grouped import TEXTS, command
+from pyapp.cli.options import (
     WORDS,
     adapter_option,
     device_option,
-    forward,
     json_option,
-    model_or_server,
     projector_option,
     server_option,
     threads_option,
 )
+from pyapp.cli.running import forward, model_or_server, refuse_a_text
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.cli.views import JsonView, SeveralView, StoryView, View
 
@@ -48,7 +48,9 @@ def read_prompt(prompt: str) -> str:
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
-@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
+@click.option(
+    "-t", "--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …"
+)
 @click.option("--image", "images", type=click.Path(exists=True, dir_okay=False), multiple=True,
               help="A picture for a model that sees: it stands where the prompt has the model's placeholder "
               "(<image> …), else before the prompt; may be given again.")  # fmt: skip
@@ -87,6 +89,7 @@ def generate(
 
     if server is not None and processes > 1:
         raise click.UsageError("--tensor-parallel and --server exclude each other.")
+    refuse_a_text(model, "The prompt follows -p.")
     options = settings_of(settings)
 
     def write(leader: Any) -> int:

@@ -12,7 +12,8 @@ from pyapp import tasks
 from pyapp.cli.drawn import drawing, png_writer
 from pyapp.cli.grouped import PICTURES, command
 from pyapp.cli.items import model_option
-from pyapp.cli.running import WORDS, check_folder_of, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import check_folder_of, forward_items
 
 
 def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
@@ -29,7 +30,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 
 @command(short_help="Draw what a text describes.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
-@model_option
+@model_option("stable-diffusion-v1-5/stable-diffusion-v1-5")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="imagined.png", show_default=True,
               help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …")  # fmt: skip
 @click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")

@@ -8,15 +8,9 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import combined
-from pyapp.cli.running import WORDS, F
+from pyapp.cli.grouped import F, combined
+from pyapp.cli.options import WORDS
 
-model_option = click.option(
-    "-m", "--model", required=True, metavar="MODEL", help="A folder, or a name on the hub such as owner/repo."
-)
-optional_model = click.option(
-    "-m", "--model", metavar="MODEL", help="A folder, or a name on the hub such as owner/repo; of a server its name."
-)
 top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
 top_labels = click.option(
     "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
@@ -28,11 +22,29 @@ texts_option = click.option(
     "--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again."
 )
 beams_option = click.option(
-    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
+    "--num-beams",
+    "--beams",
+    type=click.IntRange(1, 64),
+    help="Hypotheses of a text; 1 is greedy. [default: the model's]",
 )
 tokens_option = click.option(
     "-n", "--max-new-tokens", type=click.IntRange(min=1), help="The most tokens to write. [default: the model's]"
 )
+
+
+def model_option(example: str) -> Callable[[F], F]:
+    """The option --model, which must be given. example: a model on the hub that the command can use."""
+    return click.option(
+        "-m", "--model", required=True, metavar="MODEL", help=f"A folder, or a name on the hub such as {example}."
+    )
+
+
+def optional_model(example: str) -> Callable[[F], F]:
+    """The option --model of a command that a server can serve, too."""
+    return click.option(
+        "-m", "--model", metavar="MODEL",
+        help=f"A folder, or a name on the hub such as {example}; of a server its name.",
+    )  # fmt: skip
 
 
 def files_argument(metavar: str, required: bool = True) -> Callable[[F], F]:

@@ -6,7 +6,8 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import MODELS, command
-from pyapp.cli.running import forward, json_option
+from pyapp.cli.options import json_option
+from pyapp.cli.running import forward
 from pyapp.cli.views import InspectView, JsonView, ModelsView, QuantizeView
 
 

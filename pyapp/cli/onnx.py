@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import MODELS, NUMBERS, command
-from pyapp.cli.running import WHERE, device_of, forward, json_option, threads_option
+from pyapp.cli.options import WHERE, device_of, json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
 
@@ -86,7 +87,7 @@ class ExportView(QuantizeView):
                    "seq2seq-lm, speech-recognition, image-classification or image-features. [default: what config.json "
                    "says]")  # fmt: skip
 @click.option("--opset", type=click.IntRange(17, 23), help="The opset of ONNX. [default: 20]")
-@click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True,
+@click.option("-t", "--type", "dtype", metavar="TYPE", default="float32", show_default=True,
               help="Of the weights: float32, float16, bfloat16, or q8_0 or q4_0 for onnxruntime, in blocks of 8 or 4 "
                    "bits.")  # fmt: skip
 @json_option

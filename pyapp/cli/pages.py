@@ -10,14 +10,15 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import PAGES, command
 from pyapp.cli.items import files_argument, model_option, top_option, vector
-from pyapp.cli.running import WORDS, forward, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward, forward_items
 from pyapp.cli.views import JsonView, RankView
 
 
 @command("rank-pages", short_help="Order pages by how well they answer a query.")
 @click.argument("query", type=WORDS)
 @files_argument("IMAGE…")
-@model_option
+@model_option("vidore/colSmol-256M")
 @top_option
 @usual_options
 def rank_pages(query: str, files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
@@ -30,7 +31,7 @@ def rank_pages(query: str, files: tuple[str, ...], as_json: bool, **settings: An
 
 @command("embed-pages", short_help="Turn pages and queries into vectors.")
 @files_argument("IMAGE…", required=False)
-@model_option
+@model_option("vidore/colSmol-256M")
 @click.option(
     "--text", "texts", type=WORDS, multiple=True, help="A query to compute the vectors of; may be given again."
 )

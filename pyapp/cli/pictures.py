@@ -28,7 +28,8 @@ from pyapp.cli.items import (
     top_labels,
     vector,
 )
-from pyapp.cli.running import WORDS, forward, forward_items, usual_options
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward, forward_items
 from pyapp.cli.views import View
 from pyapp.engine.lazy import np
 
@@ -37,7 +38,7 @@ images_argument = files_argument("IMAGE…")
 
 @command("classify-image", short_help="Label pictures.")
 @images_argument
-@model_option
+@model_option("timm/mobilenetv3_small_100.lamb_in1k")
 @label_options("Labels to choose from, with a model such as CLIP: a cat,a dog", '"This is a photo of {}."')
 @top_labels
 @usual_options
@@ -57,7 +58,7 @@ def classify_image(
 @command("answer-image", short_help="Answer a question about pictures.")
 @click.argument("question", type=WORDS)
 @images_argument
-@model_option
+@model_option("dandelin/vilt-b32-finetuned-vqa")
 @top_answers
 @usual_options
 def answer_image(question: str, files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
@@ -70,7 +71,7 @@ def answer_image(question: str, files: tuple[str, ...], as_json: bool, **setting
 
 @command("classify-video", short_help="Label videos.")
 @files_argument("VIDEO…")
-@model_option
+@model_option("MCG-NJU/videomae-base-finetuned-kinetics")
 @top_labels
 @usual_options
 def classify_video(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
@@ -82,7 +83,7 @@ def classify_video(files: tuple[str, ...], as_json: bool, **settings: Any) -> in
 
 @command("embed-image", short_help="Turn pictures and texts into vectors.")
 @files_argument("IMAGE…", required=False)
-@model_option
+@model_option("openai/clip-vit-base-patch32")
 @texts_option
 @usual_options
 def embed_image(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
@@ -113,7 +114,7 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
 
 @command(short_help="Find objects in pictures.")
 @images_argument
-@model_option
+@model_option("hustvl/yolos-tiny")
 @label_options("What to find, with a model such as OWLv2: cat,red ball", 'the model\'s, of OWLv2 "a photo of a {}"')
 @click.option(
     "--threshold",
@@ -165,7 +166,7 @@ def detect(
 
 @command(short_help="Estimate how far the pixels are.")
 @images_argument
-@model_option
+@model_option("depth-anything/Depth-Anything-V2-Small-hf")
 @target_option
 @usual_options
 def depth(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
@@ -186,7 +187,7 @@ def depth(files: tuple[str, ...], target: str | None, as_json: bool, **settings:
 
 @command(short_help="Make pictures larger, or cleaner.")
 @images_argument
-@model_option
+@model_option("caidas/swin2SR-classical-sr-x2-64")
 @target_option
 @click.option(
     "--tile", type=click.IntRange(min=0), default=128, show_default=True,
@@ -210,7 +211,7 @@ def upscale(files: tuple[str, ...], target: str | None, as_json: bool, **setting
 
 @command(short_help="Find the poses of persons.")
 @images_argument
-@model_option
+@model_option("usyd-community/vitpose-base-simple")
 @click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
 @click.option("--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True,
               help="With --detector: only persons with at least this probability.")  # fmt: skip
@@ -255,7 +256,7 @@ def pose(
 
 @command("key-points", short_help="Find points that are easily found again.")
 @images_argument
-@model_option
+@model_option("magic-leap-community/superpoint")
 @click.option("--top", type=click.IntRange(min=1), help="How many points, the surest first. [default: all]")
 @folder_option
 @usual_options
@@ -276,7 +277,7 @@ def key_points(files: tuple[str, ...], folder: str | None, as_json: bool, **sett
 @command("match-points", short_help="Find the same points in two pictures.")
 @click.argument("first", type=click.Path(), metavar="FIRST")
 @images_argument
-@model_option
+@model_option("ETH-CVG/lightglue_superpoint")
 @click.option("--top", type=click.IntRange(min=1), help="How many matches, the surest first. [default: all]")
 @folder_option
 @usual_options
@@ -325,7 +326,7 @@ def areas_of(values: Any) -> Any:
 
 @command(short_help="Label the areas of pictures.")
 @images_argument
-@model_option
+@model_option("nvidia/segformer-b0-finetuned-ade-512-512")
 @point_option
 @other_point_option
 @label_options("What to find, with a model such as CLIPSeg: sky,red car", '"a photo of a {}."')
@@ -384,7 +385,7 @@ def segment(
 
 @command(short_help="Follow an object through a video.")
 @click.argument("video", type=click.Path(exists=True, file_okay=False), metavar="FRAMES")
-@model_option
+@model_option("facebook/sam2.1-hiera-tiny")
 @point_option
 @other_point_option
 @box_option
@@ -418,7 +419,7 @@ def follow(
 
 @command(short_help="Say what pictures show.")
 @images_argument
-@model_option
+@model_option("Salesforce/blip-image-captioning-base")
 @beams_option
 @tokens_option
 @click.option("--prompt", type=WORDS, metavar="TEXT",

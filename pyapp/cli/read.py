@@ -12,7 +12,8 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import PAGES, command
-from pyapp.cli.running import forward, usual_options
+from pyapp.cli.options import usual_options
+from pyapp.cli.running import forward
 from pyapp.cli.texts import INPUT_LIMIT
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import PyappError
@@ -119,7 +120,9 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
     "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True,
     help="The password of locked PDFs. [default: asked for in a terminal]",
 )  # fmt: skip
-@click.option("--num-beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text.")
+@click.option(
+    "--num-beams", "--beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text."
+)
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="For a model such as TrOCR: the most tokens.")
 @usual_options
 def read(

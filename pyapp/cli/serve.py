@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import SERVERS, command, option
-from pyapp.cli.running import device_of, threads_option
+from pyapp.cli.options import device_of, threads_option
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
 from pyapp.serve.settings import Settings
@@ -35,7 +35,7 @@ MIB = 1 << 20
 @option(NETWORK, "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="The certificate's private key.")  # fmt: skip
 @option(MODELS, "--device", metavar="DEVICE", callback=device_of, help="Where the models compute. [default: cpu]")
-@option(MODELS, "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
+@option(MODELS, "-t", "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
 @option(MODELS, "--projector", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="The vision projector (mmproj-….gguf) of the one language model, if it is not beside it.")  # fmt: skip
 @option(MODELS, "--context", type=click.IntRange(min=1), metavar="N",

@@ -21,17 +21,14 @@ from pyapp.cli.items import (
     top_labels,
     vector,
 )
-from pyapp.cli.running import (
-    WORDS,
-    forward_items,
-    usual_options,
-)
+from pyapp.cli.options import WORDS, usual_options
+from pyapp.cli.running import forward_items
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
 
 
 @command("classify-sound", short_help="Label recordings.")
 @files_argument("SOUND…")
-@model_option
+@model_option("MIT/ast-finetuned-audioset-10-10-0.4593")
 @label_options("Labels to choose from, with a model such as CLAP: a dog,rain", '"This is a sound of {}."')
 @top_labels
 @usual_options
@@ -51,7 +48,7 @@ def classify_sound(
 
 @command("label-sound", short_help="Find when labels hold in recordings.")
 @files_argument("SOUND…")
-@model_option
+@model_option("anton-l/wav2vec2-base-superb-sd")
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
               help="The least probability of a label at a moment.")  # fmt: skip
 @usual_options
@@ -71,7 +68,7 @@ def label_sound(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
 
 @command("embed-sound", short_help="Turn recordings and texts into vectors.")
 @files_argument("SOUND…", required=False)
-@model_option
+@model_option("laion/clap-htsat-fused")
 @texts_option
 @usual_options
 def embed_sound(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
@@ -94,7 +91,7 @@ class MusicView(SpeakView):
 @click.option("-o", "--output", default="music.wav", show_default=True,
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'); \"-\": a WAVE "
               "file on stdout.")  # fmt: skip
-@model_option
+@model_option("facebook/musicgen-small")
 @click.option("--melody", type=click.Path(exists=True, dir_okay=False), metavar="SOUND",
               help="A recording whose notes the music follows (facebook/musicgen-melody).")  # fmt: skip
 @click.option(

@@ -12,16 +12,8 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import SOUNDS, command
 from pyapp.cli.items import optional_model
-from pyapp.cli.running import (
-    WORDS,
-    check_folder_of,
-    device_option,
-    forward,
-    json_option,
-    server_option,
-    threads_option,
-    type_option,
-)
+from pyapp.cli.options import WORDS, device_option, json_option, server_option, threads_option, type_option
+from pyapp.cli.running import check_folder_of, forward
 from pyapp.cli.texts import chosen_model, read_text
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError
@@ -92,7 +84,7 @@ class SpeakJson(SpeakView):
 @click.option("-o", "--output", default=DEFAULT, show_default=True,
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'), or a folder for "
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
-@optional_model
+@optional_model("facebook/mms-tts-eng")
 @click.option("--codec", metavar="MODEL",
               help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz, of Llasa "
               "HKUSTAudio/xcodec2-hf), or the vocoder of "

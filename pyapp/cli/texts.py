@@ -25,14 +25,8 @@ from pyapp.cli.items import (
     top_option,
     vector,
 )
-from pyapp.cli.running import (
-    WORDS,
-    forward,
-    forward_items,
-    model_or_server,
-    server_option,
-    usual_options,
-)
+from pyapp.cli.options import WORDS, server_option, usual_options
+from pyapp.cli.running import forward, forward_items, model_or_server
 from pyapp.cli.views import JsonView, RankView
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 
@@ -47,7 +41,8 @@ file_argument = click.argument("file", type=click.Path(allow_dash=True))
 def chosen_model(model: str | None, server: str | None) -> Any:
     """The model of a command, which must be given unless a server has it."""
     if model is None and server is None:
-        raise click.UsageError("Missing option '-m' / '--model', or '--server'.")
+        context = click.get_current_context()
+        raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "model"))
     return model_or_server(model, server)
 
 
@@ -122,7 +117,7 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 
 @command(short_help="Turn each line of a file into a vector.")
 @file_argument
-@optional_model
+@optional_model("sentence-transformers/all-MiniLM-L6-v2")
 @server_option
 @click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
@@ -165,7 +160,7 @@ def embed(
 
 @command(short_help="Label each line of a file.")
 @file_argument
-@optional_model
+@optional_model("distilbert/distilbert-base-uncased-finetuned-sst-2-english")
 @server_option
 @top_option
 @usual_options
@@ -185,7 +180,7 @@ def classify(file: str, model: str | None, server: str | None, as_json: bool, **
 @command(short_help="Order lines by how well they answer a query.")
 @click.argument("query", type=WORDS)
 @file_argument
-@optional_model
+@optional_model("cross-encoder/ms-marco-MiniLM-L6-v2")
 @server_option
 @top_option
 @click.option("--prompt", type=WORDS, help="Put this before the query; a language model gets it as its task.")
@@ -205,7 +200,7 @@ def rerank(
 
 @command("fill-mask", short_help="Find words for [MASK] in a text.")
 @click.argument("text", type=WORDS)
-@model_option
+@model_option("google-bert/bert-base-uncased")
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
 @usual_options
 def fill_mask(text: str, as_json: bool, **settings: Any) -> int:
@@ -222,7 +217,7 @@ def fill_mask(text: str, as_json: bool, **settings: Any) -> int:
 
 @command(short_help="Translate or summarise each line of a file.")
 @file_argument
-@model_option
+@model_option("Helsinki-NLP/opus-mt-en-de")
 @click.option(
     "--prefix", default="", type=WORDS, help='Put this before each text, such as "translate English to German: ".'
 )
@@ -235,7 +230,11 @@ def fill_mask(text: str, as_json: bool, **settings: Any) -> int:
 @tokens_option
 @click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
 @click.option(
-    "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
+    "--no-repeat-ngram-size",
+    "--no-repeat-ngram",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="No sequence of N tokens occurs twice.",
 )
 @usual_options
 def translate(file: str, as_json: bool, **settings: Any) -> int:
@@ -253,7 +252,7 @@ def translate(file: str, as_json: bool, **settings: Any) -> int:
 
 @command(short_help="Find names and other parts in each line.")
 @file_argument
-@model_option
+@model_option("dslim/bert-base-NER")
 @click.option(
     "--aggregation", type=click.Choice(AGGREGATIONS),
     help="How tokens become parts: neighbours of one label; the words' first, average or best token; none. "
@@ -296,7 +295,7 @@ def label(
 @command(short_help="Answer a question with a part of a text.")
 @click.argument("question", type=WORDS)
 @file_argument
-@model_option
+@model_option("deepset/roberta-base-squad2")
 @top_answers
 @click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
               help="The most tokens of an answer.")  # fmt: skip

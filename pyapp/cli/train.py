@@ -10,7 +10,8 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import TRAINING, combined
-from pyapp.cli.running import WHERE, device_of, forward, json_option, threads_option
+from pyapp.cli.options import WHERE, device_of, json_option, threads_option
+from pyapp.cli.running import forward
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.views import JsonView, ReaderTrainView, SpeechTrainView, TrainView, View
 from pyapp.events import Event
@@ -31,7 +32,8 @@ def training_options(
 ) -> Callable[[Any], Any]:
     """The options of the commands that train a model from scratch, in a folder of runs/."""
     return combined(
-        click.option("-o", "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
+        click.option("-o", "--out-dir", "--output-dir",
+                     type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
                      show_default=True, help=f"The folder for {parts}."),
         click.option("--steps", type=click.IntRange(min=1),
                      help="Optimiser steps. [default: those of the embedded model]"),

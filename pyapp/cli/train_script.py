@@ -15,7 +15,8 @@ import click
 
 from pyapp.cli.finetune import finetune
 from pyapp.cli.grouped import GroupedCommand, command
-from pyapp.cli.running import device_of, output_of_scripts, threads_option
+from pyapp.cli.options import device_of, threads_option
+from pyapp.cli.streams import output_of_scripts
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.interrupts import STOPPED
@@ -40,6 +41,10 @@ class TrainGroup(click.Group):
                 f"{cmd_name} is neither a script (.py) nor settings (.toml); `pyapp finetune MODEL {cmd_name} -o OUT` "
                 "trains a model on your own data", ctx,
             )  # fmt: skip
+        if found is None and not cmd_name.startswith("-"):
+            known = ", ".join(sorted(self.commands))
+            raise click.UsageError(f"{cmd_name} is no model that can be trained: give {known}, a script (.py) or "
+                                   "settings (.toml).", ctx)  # fmt: skip
         return found
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -52,7 +57,8 @@ def _script_command(path: Path) -> click.Command:
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True},
         help=f"Run {path}, with the options as its run (pyapp.train.script.current_run) and the ARGUMENTS as its own.",
     )
-    @click.option("-o", "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / path.stem,
+    @click.option("-o", "--out-dir", "--output-dir",
+                  type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / path.stem,
                   show_default=True, help="The folder for checkpoint, loss curve and results.")  # fmt: skip
     @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
     @click.option("--device", default="cpu", callback=device_of, show_default=True,

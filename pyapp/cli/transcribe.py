@@ -17,14 +17,9 @@ from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
 from pyapp.cli.grouped import SOUNDS, GroupedCommand
-from pyapp.cli.running import (
-    STOPPED,
-    device_option,
-    forward,
-    json_option,
-    stdin_until,
-    threads_option,
-)
+from pyapp.cli.options import device_option, json_option, threads_option
+from pyapp.cli.running import STOPPED, forward
+from pyapp.cli.streams import stdin_until
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError, PyappError
@@ -146,7 +141,7 @@ def decoding_settings(command: Any) -> Any:
 
 @click.command(cls=WhisperNames)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
+@click.option("-m", "--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to find models in and download them to. [default: the hub's cache]")  # fmt: skip
 @click.option("--language", help="Spoken language, as code or name. [default: detected]")
@@ -302,7 +297,7 @@ def in_folder(model: str | None, folder: Path | None) -> Any:
 def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None) -> dict[str, Any]:
     """The networks to load: names, paths, or None. Those without a path are found in the folder, if there is one."""
     from pyapp.hub import networks
-    from pyapp.tasks.turns import ENERGY, SILERO, SPEAKERS
+    from pyapp.tasks.speech_networks import ENERGY, SILERO, SPEAKERS
 
     if folder is not None:
         vad = networks()[SILERO] if vad == SILERO else vad

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..errors import ArgumentError
 from .device import cpu
@@ -22,6 +22,8 @@ from .tensor import Tensor, empty_contiguous, set_attribute
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,6 +36,13 @@ class _GradMode:
     """Context manager and decorator that turns the recording of the graph on or off."""
 
     target = False
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls) -> Self: ...
+        @overload
+        def __new__(cls, function: Any, /) -> Any: ...
 
     def __new__(cls, *given: Any, **_: Any) -> Any:
         """`@no_grad` works as a decorator without parentheses too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from .tensor import Tensor
@@ -17,7 +18,7 @@ class Found(NamedTuple):
     indices: Tensor
 
 
-def printed_as(name: str) -> Any:
+def printed_as(name: str) -> Callable[[Kind], Kind]:
     """A decorator of a named tuple: its texts begin with the name."""
 
     def decorate(kind: Kind) -> Kind:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 from weakref import ref
 
 from . import dtype as _dtype
@@ -211,6 +211,13 @@ class Tensor(_Slots, TensorMethods):
 
     def numel(self) -> int:
         return prod(self.shape)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def size(self) -> tuple[int, ...]: ...
+        @overload
+        def size(self, dim: int) -> int: ...
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, as a tuple that can count its elements, or the size of one dim."""

@@ -18,7 +18,7 @@ from .shape import dense_layout, kept_strides
 from .tensor import Tensor, make
 from .user_errors import MISTAKES, named, tell, unnamed
 
-_OWN = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
+FIRST = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
 
 
 def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), also: str | None = None) -> Any:
@@ -36,7 +36,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     first = code.co_varnames[0] if code.co_argcount else ""
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     usual = tuple((theirs, ours) for theirs, ours in _NUMPY_NAMES if ours in known)
-    names = arguments or (("input", "other") if first in _OWN else ())
+    names = arguments or (("input", "other") if first in FIRST else ())
     if not usual and not names:
         return named(function, name)
 
@@ -74,7 +74,7 @@ def _also(function: Any, first: str) -> Any:
 
 
 _OF_ZEROS = ("zeros", "zeros_like", "empty", "empty_like")  # which may be sparse
-_ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
+MEMORY_SETTINGS = frozenset(("layout", "memory_format", "pin_memory"))
 
 
 def as_factory(function: Any) -> Any:
@@ -113,7 +113,7 @@ def as_factory(function: Any) -> Any:
             if call.__name__ not in _OF_ZEROS or not isinstance(kept, layout):
                 raise RuntimeError(f"{call.__name__}: makes strided tensors, not {kept!r:.40}; use to_sparse() of it")
             return call(*args, **{**kwargs, "layout": strided}).to_sparse(layout=kept)
-        for name in _ACCEPTED & kwargs.keys():
+        for name in MEMORY_SETTINGS & kwargs.keys():
             del kwargs[name]
         if order is not None:
             learns = kwargs.pop("requires_grad", False)

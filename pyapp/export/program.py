@@ -134,6 +134,7 @@ class ExampleTracer(Tracer):
     @contextmanager
     def _patched(self, function: Callable[..., Any]) -> Iterator[None]:
         """A buffer may become what the forward computes: `self.n = self.n + 1`."""
+        patched: Any = Module
         assign = Module.__setattr__
 
         def noted(module: Module, name: str, value: Any) -> None:
@@ -143,11 +144,11 @@ class ExampleTracer(Tracer):
                 assign(module, name, value)
 
         with super()._patched(function):
-            Module.__setattr__ = noted
+            patched.__setattr__ = noted
             try:
                 yield
             finally:
-                Module.__setattr__ = assign
+                patched.__setattr__ = assign
 
     def write(self, assigned: Sequence[tuple[str, Tensor, Any]]) -> None:
         """Copies values into buffers, at the end of the program. UserError for values of other shapes or dtypes."""
@@ -342,7 +343,7 @@ def with_its_mode(module: Module) -> Module:
     return found
 
 
-def _assigned(mod: Module, before: dict[Module, dict[str, Tensor | None]]) -> Iterator[tuple[str, Tensor, Any]]:
+def _assigned(mod: Module, before: Mapping[Module, Mapping[str, Tensor | None]]) -> Iterator[tuple[str, Tensor, Any]]:
     """(path, buffer, value) of the buffers to which a forward has assigned what it computes, or other tensors. Warns of
     other attributes, which no call of the program assigns."""
     for path, module in mod.named_modules():

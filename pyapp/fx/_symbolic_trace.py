@@ -300,23 +300,24 @@ class Tracer(TracerBase):
         methods = [(n, m) for n, m in vars(Tensor).items() if isinstance(m, FunctionType)]
         methods = [(n, m) for n, m in methods if n[0] != "_" or n in _OPERATORS]
         _tracing.append(self)
+        patched: Any = Module
         try:
             for name, method in methods:
                 setattr(Tensor, name, _noting_method(name, method))
             for module in modules:
                 module.__class__ = _Asked
-            Module.__call__ = traced_call
-            Module.__getattribute__ = traced_attribute
+            patched.__call__ = traced_call
+            patched.__getattribute__ = traced_attribute
             yield
         finally:
             _tracing.pop()
             for name, method in methods:
                 setattr(Tensor, name, method)
-            Module.__call__ = call
+            patched.__call__ = call
             if before is None:
-                del Module.__getattribute__
+                del patched.__getattribute__
             else:
-                Module.__getattribute__ = before
+                patched.__getattribute__ = before
             for module, kind in zip(modules, kinds, strict=True):
                 module.__class__ = kind
             for names, name, value in reversed(undo):

@@ -85,7 +85,8 @@ class GraphModule(Module):
         """Writes the forward anew, from the graph as it is now."""
         code = self.graph.python_code("self")
         self.__dict__["_code"] = code.src
-        type(self).forward = _compiled(code)
+        own: Any = type(self)  # of this module alone
+        own.forward = _compiled(code)
         return code
 
     @property

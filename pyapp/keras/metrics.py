@@ -11,20 +11,42 @@ from ..train.confusion_metrics import *  # noqa: F403
 from ..train.floats import floatx
 from ..train.metrics import *  # noqa: F403
 from ..train.metrics import (
-    BinaryAccuracy,
-    CategoricalAccuracy,
-    Mean,
-    MeanMetricWrapper,
-    Metric,
-    SparseCategoricalAccuracy,
-    accuracy,
-    binary_accuracy,
-    categorical_accuracy,
-    sparse_categorical_accuracy,
-    sparse_top_k_categorical_accuracy,
-    top_k_categorical_accuracy,
+    BinaryAccuracy as BinaryAccuracy,
+)
+from ..train.metrics import (
+    CategoricalAccuracy as CategoricalAccuracy,
+)
+from ..train.metrics import (
+    Mean as Mean,
+)
+from ..train.metrics import (
+    MeanMetricWrapper as MeanMetricWrapper,
+)
+from ..train.metrics import (
+    Metric as Metric,
+)
+from ..train.metrics import (
+    SparseCategoricalAccuracy as SparseCategoricalAccuracy,
+)
+from ..train.metrics import (
+    accuracy as accuracy,
+)
+from ..train.metrics import (
+    binary_accuracy as binary_accuracy,
+)
+from ..train.metrics import (
+    categorical_accuracy as categorical_accuracy,
 )
 from ..train.metrics import same_shape as _same_shape
+from ..train.metrics import (
+    sparse_categorical_accuracy as sparse_categorical_accuracy,
+)
+from ..train.metrics import (
+    sparse_top_k_categorical_accuracy as sparse_top_k_categorical_accuracy,
+)
+from ..train.metrics import (
+    top_k_categorical_accuracy as top_k_categorical_accuracy,
+)
 from ..train.names import snake_case
 from ..train.overlap import *  # noqa: F403
 from . import losses

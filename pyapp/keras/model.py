@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..engine import Tensor, as_dtype
 from ..train.floats import floatx
@@ -19,6 +19,9 @@ from .structures import flatten, map_shapes, map_structure
 from .symbolic_tensors import KerasTensor
 from .trainer import Trainer
 
+if TYPE_CHECKING:
+    from typing import Self
+
 __all__ = ["Functional", "Model"]
 
 
@@ -30,8 +33,9 @@ class Model(Trainer):
 
     keras_module = "keras"
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return super().__new__(Functional if cls is Model and (args or "inputs" in kwargs) else cls)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made: Any = super().__new__(Functional if cls is Model and (args or "inputs" in kwargs) else cls)
+        return made
 
     def __init__(
         self, inputs: Any = None, outputs: Any = None, *, name: str | None = None, trainable: bool = True,

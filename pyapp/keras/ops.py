@@ -11,7 +11,7 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyapp
 
@@ -460,7 +460,7 @@ def is_tensor(x: Any) -> bool:
 
 
 @functools.cache  # not a name of this module: it could hide a function of Python's
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     """pyapp's function, or the activation, of that name; `linalg`, `nn` and `numpy` have all names of this module."""
     if name in ("linalg", "nn", "numpy"):
         return sys.modules[__name__]
@@ -468,6 +468,14 @@ def __getattr__(name: str) -> Any:
     if name[:1] == "_" or not callable(found):
         raise AttributeError(f"keras.ops has no function {name!r}")
     return _for_symbols(found, name)
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    __getattr__ = _found
 
 
 def _tensors(value: Any) -> Any:

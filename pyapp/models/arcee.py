@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import LayerNorm, Module, RMSNorm
+from pyapp.nn import LayerNorm, RMSNorm
 from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.decoders.ungated_decoder import UngatedBlock
 
@@ -47,7 +47,7 @@ class Config(DecoderConfig):
         return super().to_dict() | {"model_type": self.kind}
 
     @property
-    def norm(self) -> partial[Module]:
+    def norm(self) -> partial[LayerNorm] | partial[RMSNorm]:
         """Makes a norm."""
         if self.kind == "jais2":
             return partial(LayerNorm, self.hidden_size, self.layer_norm_eps)

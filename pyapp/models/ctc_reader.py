@@ -163,6 +163,7 @@ class CtcReader(Module):
                     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
                     weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
                     bias = norm.bias - norm.running_mean * scale
+                assert module.bias is not None  # the config is not normalized
                 module.weight.copy_(weight)
                 module.bias.copy_(bias)
         return found.eval()

@@ -223,7 +223,9 @@ class ChannelAttention(Attention):
 class Mixing(Module):
     """Attention and a feed-forward part, with a filter of each channel before them, a norm and a residual."""
 
-    def __init__(self, config: TowerConfig, stage: int, name: str, attention: type[Module]) -> None:
+    def __init__(
+        self, config: TowerConfig, stage: int, name: str, attention: Callable[[TowerConfig, int], Module]
+    ) -> None:
         super().__init__()
         width, self.name = config.embed_dim[stage], name
         self.conv1, self.conv2 = (Conv2d(width, width, 3, padding=1, groups=width) for _ in range(2))

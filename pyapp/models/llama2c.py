@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from math import sqrt
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, float32, no_grad, ops, quant
@@ -22,6 +22,9 @@ from pyapp.nn.decoders.caches import BatchCache, KVCache, TextCache, decoder_cac
 from pyapp.nn.heads import Heads
 from pyapp.nn.init import normal_
 from pyapp.nn.parameter import skip_initialization
+
+if TYPE_CHECKING:
+    from typing import Self
 
 EPSILON = 1e-5
 THETA = 10000.0
@@ -172,7 +175,7 @@ class Llama2c(Module):
         if initialize:
             self.initialize(generator)
 
-    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(change, recurse)
         if self.table.dtype is not float32:  # the angles stay exact, whatever the parameters are
             self.table = ops.rope_table(self.config.max_seq_len, self.config.head_dim, THETA).to(self.table.device)

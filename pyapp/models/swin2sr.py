@@ -96,7 +96,7 @@ class Group(Module):
         shifts = config.image_size[0] > window
         own = replace(config, window_size=window)
         self.layers = ModuleList(PostNormWindowLayer(own, width, heads, shifts and i % 2 > 0) for i in range(depth))
-        self.conv = Conv2d(width, width, 3, padding=1)
+        self.conv: Module = Conv2d(width, width, 3, padding=1)
         if config.resi_connection == "3conv":
             inner, slope = width // 4, 0.2
             self.conv = Sequential(
@@ -224,7 +224,7 @@ class Swin2SR(ImageModel):
         self.swin2sr = Body(config)
         kind = config.upsampler
         if kind in ("pixelshuffle", "pixelshuffle_aux"):
-            self.upsample = Shuffled(config, kind == "pixelshuffle_aux")
+            self.upsample: Module = Shuffled(config, kind == "pixelshuffle_aux")
         elif kind:
             self.upsample = Nearest(config) if kind == "nearest+conv" else Direct(config)
         else:

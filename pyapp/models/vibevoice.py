@@ -196,14 +196,14 @@ class TimeLayers(Module):
 
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
-        self.half, self.period = config.frequency_embedding_size // 2, config.diffusion_max_period
-        self.fc1 = Linear(2 * self.half, config.hidden_size, bias=False)
+        self.waves, self.period = config.frequency_embedding_size // 2, config.diffusion_max_period
+        self.fc1 = Linear(2 * self.waves, config.hidden_size, bias=False)
         self.fc2 = Linear(config.hidden_size, config.hidden_size, bias=False)
         self.activation = activation_named(config.hidden_act)
 
     def forward(self, time: float) -> Tensor:
         """A time → (1, D)."""
-        steps = np.exp(-log(self.period) * np.arange(self.half, dtype=np.float32) / np.float32(self.half))
+        steps = np.exp(-log(self.period) * np.arange(self.waves, dtype=np.float32) / np.float32(self.waves))
         angles = np.float32(time) * steps
         waves = np.concatenate([np.cos(angles), np.sin(angles)]).astype(np.float32)[None]
         return self.fc2(self.activation(self.fc1(ops.from_numpy(waves).to(self.fc1.weight.device))))

@@ -66,9 +66,9 @@ class Config(BertConfig):
         )
 
     @property
-    def language(self) -> str | None:
-        """The language of the texts; the only one of a model of one language."""
-        return self.languages[0] if len(self.languages) == 1 else self.default_language
+    def language(self) -> str:
+        """The language of the texts; the only one of a model of one language. "": config.json says none."""
+        return self.languages[0] if len(self.languages) == 1 else self.default_language or ""
 
 
 class Adapter(Module):

@@ -21,6 +21,8 @@ from .state import IncompatibleKeys, OwnState, StateHooks, WithoutModule, collec
 __all__ = ["Module"]
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from ..engine.autograd import RemovableHandle
     from ..engine.device import Device
 
@@ -480,7 +482,7 @@ class Module(OwnState):
 
     # -- modes
 
-    def train(self, mode: bool = True) -> Module:
+    def train(self, mode: bool = True) -> Self:
         if not isinstance(mode, bool):
             raise ValueError(f"train: the mode is True or False, not {mode!r}")
         if not self._overridden_inside("train"):
@@ -497,10 +499,10 @@ class Module(OwnState):
         own = getattr(Module, name)
         return any(getattr(type(module), name) is not own for module in self.modules() if module is not self)
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         for parameter in self.parameters():
             if parameter.dtype.is_floating_point:
                 parameter.requires_grad_(requires_grad)
@@ -514,14 +516,14 @@ class Module(OwnState):
             else:
                 parameter.grad = parameter.new_zeros(parameter.shape)
 
-    def apply(self, fn: Callable[[Module], Any]) -> Module:
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Calls `fn` on every module, children first."""
         for child in self.children():
             child.apply(fn)
         fn(self)
         return self
 
-    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Applies `change` to the values of parameters, their gradients and buffers. They stay the same objects, so
         optimisers keep them and shared ones stay shared.
         """
@@ -542,7 +544,7 @@ class Module(OwnState):
 
     def to(
         self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
-    ) -> Module:
+    ) -> Self:
         """Moves parameters, their gradients and buffers to a device, and converts those with a floating-point or
         complex dtype to another one; of complex ones a floating-point dtype keeps the real part. A tensor as argument
         stands for its device and dtype. Shared tensors stay shared. The order in memory is kept: `memory_format` has
@@ -563,34 +565,34 @@ class Module(OwnState):
 
         return self._apply(change)
 
-    def type(self, dst_type: Any) -> Module:
+    def type(self, dst_type: Any) -> Self:
         """to(dst_type)."""
         return self.to(dtype=dst_type)
 
-    def float(self) -> Module:
+    def float(self) -> Self:
         """Floating-point parameters and buffers in float32; complex ones stay complex."""
         return self._in("float32")
 
-    def double(self) -> Module:
+    def double(self) -> Self:
         """Floating-point parameters and buffers in float64."""
         return self._in("float64")
 
-    def half(self) -> Module:
+    def half(self) -> Self:
         """Floating-point parameters and buffers in float16."""
         return self._in("float16")
 
-    def bfloat16(self) -> Module:
+    def bfloat16(self) -> Self:
         """Floating-point parameters and buffers in bfloat16."""
         return self._in("bfloat16")
 
-    def _in(self, dtype: str) -> Module:
+    def _in(self, dtype: str) -> Self:
         return self._apply(lambda value: value.to(dtype) if value.dtype.is_floating_point else value)
 
-    def cpu(self) -> Module:
+    def cpu(self) -> Self:
         """to("cpu")."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> Module:
+    def cuda(self, device: Any = None) -> Self:
         """to("cuda")."""
         return self.to("cuda" if device is None else device)
 
@@ -602,13 +604,13 @@ class Module(OwnState):
                 "fit are those of pyapp.keras, for example pyapp.keras.Sequential([module])"
             )
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Gives parameters and buffers new, uninitialised memory on a device, and drops the gradients."""
         place = check_device(device)
         self.zero_grad()
         return self._apply(lambda value: empty(value.shape, dtype=value.dtype, device=place), recurse)
 
-    def share_memory(self) -> Module:
+    def share_memory(self) -> Self:
         """The module itself: threads share its memory anyway, and processes get copies."""
         return self
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor, as_dtype
 from ..engine.dtype import Default
 from ..engine.ops import empty, zeros
 from ..engine.thread_local import ThreadLocal
 from ..errors import ArgumentTypeError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["Buffer", "Parameter", "UninitializedParameter"]
 
@@ -28,14 +31,14 @@ class Parameter(Tensor, metaclass=_IsParameter):
     is_parameter = True
     plain_results = True  # of operations: they are no parameters
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
-        data = empty(0) if data is None else data.detach()
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
+        found: Any = empty(0) if data is None else data.detach()
         if cls is not Parameter:
-            data.__class__ = cls
-        if requires_grad and not data.dtype.is_quantized:
-            data.requires_grad_()
-        data.is_parameter = True
-        return data
+            found.__class__ = cls
+        if requires_grad and not found.dtype.is_quantized:
+            found.requires_grad_()
+        found.is_parameter = True
+        return found
 
 
 class _IsBuffer(type):

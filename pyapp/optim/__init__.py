@@ -16,7 +16,7 @@ from .lbfgs import *  # noqa: F403
 from .lion import *  # noqa: F403
 from .masters import *  # noqa: F403
 from .muon import *  # noqa: F403
-from .optimizer import Optimizer
+from .optimizer import Optimizer as Optimizer
 from .sgd import *  # noqa: F403
 from .sparse_adam import *  # noqa: F403
 

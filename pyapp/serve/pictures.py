@@ -7,7 +7,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
-from pyapp.tasks.seeing import LONGEST_HEARD
+from pyapp.tasks.conversation_media import LONGEST_HEARD
 from pyapp.tasks.sounds import samples_of
 from pyapp.text.chat.chat_template import sources
 from pyapp.text.pictures import Picture, PictureTemplate, Recording, SoundSource, VideoSource, check_seeing, sees, taken

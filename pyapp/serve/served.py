@@ -430,7 +430,7 @@ class Beside:
         encoder = None if getattr(loaded, "processor", None) is not None else encoder_of(loaded)
         if settings.vad is None and settings.speaker_model is None:
             return cls(encoder)
-        from pyapp.tasks.turns import load_speakers, load_vad
+        from pyapp.tasks.speech_networks import load_speakers, load_vad
 
         speakers = None if settings.speaker_model is None else load_speakers(settings.speaker_model)
         return cls(encoder, settings.vad and (load_vad(settings.vad) or settings.vad), speakers)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .detection import detect_labels, detect_objects, estimate_poses
     from .documents import answer_from_pages, classify_pages, label_on_pages
     from .drawing import imagine, upscale_images
-    from .everything import cut_out_everything
     from .following import follow_objects
     from .forecasting import forecast
     from .markup import answer_from_markup
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from .pipelines import pipeline
     from .points import detect_points, match_points
     from .reading import read
+    from .segment_everything import cut_out_everything
     from .segmentation import cut_out_objects, segment_images, segment_labels
     from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
@@ -105,7 +105,6 @@ __getattr__ = late_names(
         "detection": "detect_labels detect_objects estimate_poses",
         "documents": "answer_from_pages classify_pages label_on_pages",
         "drawing": "imagine upscale_images",
-        "everything": "cut_out_everything",
         "following": "follow_objects",
         "forecasting": "forecast",
         "markup": "answer_from_markup",
@@ -114,6 +113,7 @@ __getattr__ = late_names(
         "pipelines": "pipeline",
         "points": "detect_points match_points",
         "reading": "read",
+        "segment_everything": "cut_out_everything",
         "segmentation": "cut_out_objects segment_images segment_labels",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
@@ -132,8 +132,8 @@ def __dir__() -> list[str]:
 def unload() -> None:
     """Drops the last used model, and the networks beside it, and frees their memory."""
     keeper.drop()
-    if (turns := sys.modules.get(f"{__name__}.turns")) is not None:  # else there are none
-        turns.unload_networks()
+    if (networks := sys.modules.get(f"{__name__}.speech_networks")) is not None:  # else there are none
+        networks.unload_networks()
 
 
 @task
@@ -227,7 +227,7 @@ async def generate(
     elif pictures:
         from pyapp.text.generation.generate import generate_from
 
-        from .seeing import prompt_with_pictures
+        from .conversation_media import prompt_with_pictures
 
         async with Step(prompt_with_pictures(loaded, prompt, pictures, options, cancel)) as seeing:
             async for event in seeing:

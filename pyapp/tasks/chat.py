@@ -100,7 +100,7 @@ async def chat(
     session = keeper.session_of(loaded.model, options.context, options.cache_type)
     chosen: Any = None
     if any(not isinstance(message.get("content"), str | None) for message in messages) or hasattr(session, "see"):
-        from .seeing import with_pictures
+        from .conversation_media import with_pictures
 
         async with Step(with_pictures(loaded, session, messages, template, cancel)) as seeing:
             async for event in seeing:

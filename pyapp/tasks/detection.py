@@ -15,7 +15,7 @@ from pyapp.text.generation.options import check_number
 from pyapp.vision.processors import Prepared
 
 from .given_files import check_files, listed
-from .matching import prompt_of_labels, vectors_of_labels
+from .label_vectors import prompt_of_labels, vectors_of_labels
 from .picture_batches import check_box, in_batches, looking
 from .text_batches import Work, checked_texts
 from .texts import stream_of

@@ -16,7 +16,7 @@ from pyapp.formats.png import encode_png
 
 from .detection import detect_objects
 from .given_files import check_files, listed
-from .matching import embedding_items, vectors_of_labels, vectors_of_texts
+from .label_vectors import embedding_items, vectors_of_labels, vectors_of_texts
 from .picture_batches import BATCH_SIZE, in_batches, looking, together
 from .segmentation import cut_out_objects, segment_images
 from .text_batches import Work, checked_texts

@@ -13,7 +13,7 @@ from pyapp.events import Done, Item, Progress
 from pyapp.text.generation.options import check_number
 
 from .given_files import check_files, listed
-from .matching import vectors_of_labels
+from .label_vectors import vectors_of_labels
 from .picture_batches import LARGEST, in_batches, looking
 from .text_batches import Work, checked_texts
 from .texts import stream_of

@@ -16,7 +16,7 @@ from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Item, Notice, Progress
 
 from .given_files import check_files, listed
-from .matching import embedding_items, vectors_of_labels, vectors_of_texts
+from .label_vectors import embedding_items, vectors_of_labels, vectors_of_texts
 from .text_batches import Work, checked_texts
 from .texts import check_top, ranked, ranked_labels, stream_of
 

@@ -6,7 +6,7 @@ which the page's library of tokenizers does not give.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from pyapp.errors import OptionError
@@ -40,15 +40,7 @@ def label_tokens(
     names = loaded.model.config.labels
     texts = checked_texts(texts)
     left_out = frozenset(checked_texts(ignore))
-    most = most_tokens(loaded)
-    owners: list[int] = []  # the text of each window
-    windows: list[Encoding] = []
-    for index, text in enumerate(texts):
-        found = loaded.tokenizer.windows(text, most, min(OVERLAP, most // 4))
-        windows += found
-        owners += [index] * len(found)
-        if index % ENCODED_AT_ONCE == 0:
-            yield Progress("tokens", index + 1, len(texts), "texts")
+    owners, windows = yield from _windows(loaded, texts)
     for index, parts in _by_text(loaded, owners, windows, batch_size):
         if isinstance(parts, Event):
             yield parts
@@ -81,15 +73,7 @@ def answer_questions(
     contexts = contexts * len(questions) if len(contexts) == 1 else contexts
     if len(contexts) != len(questions):
         raise OptionError(f"there are {len(questions):,} questions and {len(contexts):,} contexts", where="contexts")
-    most = most_tokens(loaded)
-    owners: list[int] = []
-    windows: list[Encoding] = []
-    for index, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-        found = loaded.tokenizer.windows(context, most, min(OVERLAP, most // 4), question)
-        windows += found
-        owners += [index] * len(found)
-        if index % ENCODED_AT_ONCE == 0:
-            yield Progress("tokens", index + 1, len(questions), "texts")
+    owners, windows = yield from _windows(loaded, contexts, questions)
     for index, parts in _by_text(loaded, owners, windows, batch_size):
         if isinstance(parts, Event):
             yield parts
@@ -129,6 +113,25 @@ def most_tokens(loaded: Any) -> int:
     """The most tokens of a window."""
     most: int = loaded.model.encoder.most
     return min(most, loaded.tokenizer.max_length or most)
+
+
+def _windows(
+    loaded: Any, texts: Sequence[str], questions: Sequence[str] | None = None
+) -> Generator[Event, None, tuple[list[int], list[Encoding]]]:
+    """The windows of all texts, each behind its question if there are some: yields Progress, and returns the number of
+    each window's text, and the windows.
+    """
+    most = most_tokens(loaded)
+    owners: list[int] = []
+    windows: list[Encoding] = []
+    for index, text in enumerate(texts):
+        before = None if questions is None else questions[index]
+        found = loaded.tokenizer.windows(text, most, min(OVERLAP, most // 4), before)
+        windows += found
+        owners += [index] * len(found)
+        if index % ENCODED_AT_ONCE == 0:
+            yield Progress("tokens", index + 1, len(texts), "texts")
+    return owners, windows
 
 
 def _by_text(loaded: Any, owners: Sequence[int], windows: Sequence[Encoding], batch_size: int) -> Iterator[Any]:

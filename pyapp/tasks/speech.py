@@ -87,7 +87,7 @@ async def transcribe(
         loaded = loading.value
         detector = finder = turns = None
         if vad is not None or chosen.speakers is not None:  # else nothing of it is imported
-            from .turns import found_turns, loaded_detector, loaded_finder
+            from .speech_networks import found_turns, loaded_detector, loaded_finder
 
             async with Step(loaded_detector(vad, cancel)) as detecting:
                 async for event in detecting:

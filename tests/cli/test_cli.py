@@ -169,7 +169,7 @@ def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
     empty.mkdir()
     cases: list[tuple[list[object], str]] = [
         (["generate", tmp_path / "nothing.bin"], "no such file"),
-        (["generate", "no model has this name"], "no model has this name"),
+        (["generate", "storys"], "no model has this name"),
         (["generate", "https://huggingface.co/a/b/blob/v1/c/d.gguf?x=1"], "Give its name on the hub: a/b@v1:c/d.gguf"),
         (["generate", "https://example.org/d.gguf"], "addresses are not opened"),
         (["generate", damaged], "model.bin"),
@@ -546,6 +546,27 @@ def test_a_file_that_may_not_grow_is_named(model: Path, tmp_path: Path) -> None:
 def test_an_empty_name_is_not_the_present_folder(here: Here, model: Path, arguments: tuple[str, ...]) -> None:
     code, _, error = here(*(str(model) if argument == "MODEL" else argument for argument in arguments))
     assert code in (1, 2) and '"": no such file or directory' in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["generate", "Once upon a time"], "The prompt follows -p."),
+        (["chat", "Hello there"], "Each line of standard input is a message."),
+        (
+            ["detect", "street.jpg"],
+            "Missing option '-m' / '--model': A folder, or a name on the hub such as hustvl/yolos-",
+        ),
+        (
+            ["speak", "Hello"],
+            "Missing option '-m' / '--model': A folder, or a name on the hub such as facebook/mms-tts-",
+        ),
+        (["train", "nothing"], "nothing is no model that can be trained: give reader, speech, story, a script (.py)"),
+    ],
+)
+def test_usual_mistakes_are_told_with_what_to_write(here: Here, arguments: list[str], told: str) -> None:
+    code, out, error = here(*arguments)
+    assert code == 2 and not out and told in error
 
 
 def test_pictures_are_looked_for_before_the_model(here: Here, tmp_path: Path) -> None:

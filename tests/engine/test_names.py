@@ -104,11 +104,12 @@ def same(own: str, torch: str) -> bool:
 def test_the_index_of_ops_is_what_the_modules_declare() -> None:
     """In a separate process, because tests declare names too. `python -m scripts.op_index` writes the index."""
     script = """
-from scripts import op_index
+from scripts import op_index, top_index
 
 assert op_index.INDEX.read_text() == op_index.render(), "run python -m scripts.op_index"
 assert op_index.STUB.read_text() == op_index.render_stub(), "run python -m scripts.op_index"
 assert op_index.LATE_CLAIMS.read_text() == op_index.render_late_claims(), "run python -m scripts.op_index"
+assert top_index.STUB.read_text() == top_index.stub(), "run python -m scripts.top_index"
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
 

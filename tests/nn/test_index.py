@@ -13,9 +13,10 @@ from pyapp.nn import _index, functional, utils
 
 @pytest.mark.native_only
 def test_the_index_is_what_the_files_declare() -> None:
-    from scripts.nn_index import TARGET, source
+    from scripts.nn_index import TARGET, source, stubs
 
     assert TARGET.read_text() == source(), "run python -m scripts.nn_index"
+    assert all(path.read_text() == text for path, text in stubs().items()), "run python -m scripts.nn_index"
 
 
 def test_no_name_is_declared_twice() -> None:

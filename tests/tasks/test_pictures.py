@@ -26,7 +26,7 @@ from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.heads import own_task
 from pyapp.models.loading.pictures import load_image_model
-from pyapp.tasks.matching import vectors_of_labels
+from pyapp.tasks.label_vectors import vectors_of_labels
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.headers import header
 from pyapp.vision.poses import part_of, points_of

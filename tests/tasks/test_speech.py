@@ -427,21 +427,24 @@ def test_speakers_of_all_kinds_of_recordings(
 
 
 def test_networks_are_kept(loads: list[Any], voices: dict[str, Any], tmp_path: Path) -> None:
-    from pyapp.tasks import turns
+    from pyapp.tasks import speech_networks
 
     files = {name: tmp_path / f"{name}.onnx" for name in ("vad", "speaker_model")}
     for name, file in files.items():
         file.write_bytes(voices[name])
     for _ in range(2):
         assert named(collect(tasks.transcribe(voices["path"], {"speakers": 2}, **files))) == NAMED
-        kept = dict(turns._loaded)
+        kept = dict(speech_networks._loaded)
         assert len(kept) == 2
-    assert turns._loaded == kept
+    assert speech_networks._loaded == kept
     tasks.unload()
-    assert not turns._loaded
-    loaded = {"vad": turns.load_vad(files["vad"]), "speaker_model": turns.load_speakers(files["speaker_model"])}
+    assert not speech_networks._loaded
+    loaded = {
+        "vad": speech_networks.load_vad(files["vad"]),
+        "speaker_model": speech_networks.load_speakers(files["speaker_model"]),
+    }
     assert named(collect(tasks.transcribe(voices["path"], {"speakers": "2"}, **loaded))) == NAMED
-    assert not turns._loaded and turns.load_vad("energy") is None
+    assert not speech_networks._loaded and speech_networks.load_vad("energy") is None
 
 
 def test_speakers_need_a_whole_recording(loads: list[Any]) -> None:

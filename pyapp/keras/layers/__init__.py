@@ -3,12 +3,13 @@
 # ruff: noqa: F401, F403, F405
 from typing import Any
 
-from ..core import Layer
+from ..core import Layer as Layer
 from ..not_there import lacking
-from ..other_layers import InputLayer
+from ..other_layers import InputLayer as InputLayer
 from ..registered import deserialize_keras_object as deserialize
 from ..registered import serialize_keras_object as serialize
-from ..symbolic_tensors import Input, InputSpec
+from ..symbolic_tensors import Input as Input
+from ..symbolic_tensors import InputSpec as InputSpec
 from .activation import *
 from .attention import *
 from .convolution import *

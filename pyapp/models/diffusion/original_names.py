@@ -144,12 +144,12 @@ def original_others(model: Original) -> Iterator[tuple[str, str]]:
     yield "pos_embed", "pos_embed.pos_embed"
     for end in ("weight", "bias"):
         yield f"x_embedder.proj.{end}", f"pos_embed.proj.{end}"
-    for i, block in enumerate(model.transformer_blocks if model.config.qk_norm else ()):
+    for i, joint in enumerate(model.transformer_blocks if model.config.qk_norm else ()):
         there, here = f"joint_blocks.{i}", f"transformer_blocks.{i}"
         for kind in "qk":
             yield f"{there}.x_block.attn.ln_{kind}.weight", f"{here}.attn.norm_{kind}.weight"
             yield f"{there}.context_block.attn.ln_{kind}.weight", f"{here}.attn.norm_added_{kind}.weight"
-            if block.attn2 is not None:
+            if joint.attn2 is not None:
                 yield f"{there}.x_block.attn2.ln_{kind}.weight", f"{here}.attn2.norm_{kind}.weight"
 
 

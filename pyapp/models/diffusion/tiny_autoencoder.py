@@ -83,7 +83,8 @@ class TinyAutoencoder(Module):
     def __init__(self, config: TinyAutoencoderConfig) -> None:
         super().__init__()
         self.config = config
-        width, layers = config.encoder_block_out_channels[0], []
+        width = config.encoder_block_out_channels[0]
+        layers: list[Module] = []
         for i, count in enumerate(config.num_encoder_blocks):
             layers.append(BlockConv2d(width, width, 3, 2, 1, bias=False) if i else BlockConv2d(3, width, 3, padding=1))
             layers += [Block(width) for _ in range(count)]

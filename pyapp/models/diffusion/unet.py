@@ -149,12 +149,12 @@ class Resized(Module):
 
     def __init__(self, width: int, half: bool) -> None:
         super().__init__()
-        self.half = half
+        self.halves = half
         self.conv = BlockConv2d(width, width, 3, 2 if half else 1, 1)
 
     def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
         """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, *size), which is 2 * H and 2 * W by default."""
-        if not self.half:
+        if not self.halves:
             x = ops.interpolate(x, size or (2 * x.shape[2], 2 * x.shape[3]), mode="nearest")
         return self.conv(x)
 

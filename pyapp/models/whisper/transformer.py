@@ -166,7 +166,8 @@ class SelfAttention(Module):
 
 def _int8_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """q, k, v (B, T, H, D) → (B, T, H, D)."""
-    cache = Int8CrossCache(*k.shape[1:], device=k.device)
+    length, heads, columns = k.shape[1:]
+    cache = Int8CrossCache(length, heads, columns, k.device)
     parts = []
     for i in range(q.shape[0]):
         cache.write(k.narrow(0, i, 1).squeeze(0), v.narrow(0, i, 1).squeeze(0))

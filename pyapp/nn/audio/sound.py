@@ -172,7 +172,7 @@ class SoundLayers(Module):
     def __init__(self, config: Any, attention: Any, batch_norm: bool = False) -> None:
         super().__init__()
         self.stable = config.do_stable_layer_norm
-        self.pos_conv_embed = PositionalConvolution(config, batch_norm)
+        self.pos_conv_embed: Module = PositionalConvolution(config, batch_norm)
         self.layer_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.layers = ModuleList(
             SoundLayer(config, attention(config, layer)) for layer in range(config.num_hidden_layers)
@@ -233,7 +233,7 @@ class ConformerLayer(Module):
 class SoundEncoder(MaskedEncoder):
     """The hidden states of recordings."""
 
-    def __init__(self, config: Any, layers: SoundLayers, normalized: bool = True) -> None:
+    def __init__(self, config: Any, layers: Module, normalized: bool = True) -> None:
         super().__init__()
         self.config = config
         self.feature_extractor = SampleConvolutions(config)

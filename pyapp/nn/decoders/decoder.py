@@ -306,7 +306,7 @@ class CausalLanguageModel(Module):
     whole_text: Any = WholeText  # the forms of the text that the layers read
     cached_text: Any = CachedText
 
-    def __init__(self, config: Any, model: DecoderStack, *, bias: bool = False) -> None:
+    def __init__(self, config: Any, model: Module, *, bias: bool = False) -> None:
         super().__init__()
         self.config = config
         self.kv_heads: int = getattr(config, "num_key_value_heads", 0)  # of the caches, if those are of attention

@@ -80,7 +80,7 @@ class ModuleList(Module):
     def __len__(self) -> int:
         return len(self._modules)
 
-    def __iter__(self) -> Iterator[Module]:
+    def __iter__(self) -> Iterator[Any]:  # of modules: Any, because what they have and take is their own
         return iter(self._modules.values())
 
     def __getitem__(self, index: Any) -> Any:

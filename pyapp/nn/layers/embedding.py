@@ -185,6 +185,8 @@ class Embedding(Module):
     # Whether rows of weights of 16 bits are float32, in which models compute that were loaded in such a type.
     float32_rows = False
 
+    weight: Tensor
+
     def __init__(
         self,
         num_embeddings: int,

@@ -22,6 +22,8 @@ class _Norm(Module):
     """Base of RMSNorm and LayerNorm: the shape of the last dims, eps, a weight and an optional bias of that shape."""
 
     first_weight = 1.0
+    weight: Tensor  # None without `affine`
+    bias: Tensor  # None without `affine` or `bias`
 
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float | None, affine: bool, bias: bool, **made: Any
@@ -30,10 +32,10 @@ class _Norm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps: Any = eps
         self.elementwise_affine = affine
-        self.weight = (
-            new_parameter(ones if self.first_weight else zeros, *self.normalized_shape, **made) if affine else None
-        )
-        self.bias = new_parameter(zeros, *self.normalized_shape, **made) if affine and bias else None
+        first = ones if self.first_weight else zeros
+        weight: Any = new_parameter(first, *self.normalized_shape, **made) if affine else None
+        shift: Any = new_parameter(zeros, *self.normalized_shape, **made) if affine and bias else None
+        self.weight, self.bias = weight, shift
 
     def reset_parameters(self) -> None:
         """Sets the weight to ones, or to zeros where 1 is added to it, and the bias to zeros."""

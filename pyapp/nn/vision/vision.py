@@ -318,7 +318,7 @@ class ImageHead(ImageModel):
         super().__init__()
         self.name, self.config, self.read = name, encoder.config, read
         self.add_module(name, encoder)
-        self.classifier = Linear(features, labels)
+        self.classifier: Module = Linear(features, labels)
 
     @property
     def encoder(self) -> ImageModel:

@@ -173,7 +173,8 @@ class SimilarityTraining(EmbedderTraining):
         return cosent_loss(first, second, ops.tensor([row.target for row in rows], device=first.device))
 
     def judged(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> list[tuple[float, float]]:
-        return list(zip(F.cosine_similarity(*outputs).tolist(), (row.target for row in rows), strict=True))
+        first, second = outputs
+        return list(zip(F.cosine_similarity(first, second).tolist(), (row.target for row in rows), strict=True))
 
     def quality_of(self, pairs: Sequence[tuple[float, float]]) -> float:
         """Spearman's correlation of ranks."""

@@ -128,7 +128,10 @@ def _cut(text: str, final: str) -> str:
 
 def no_template() -> ModelError:
     """What is said of a model that has no chat template."""
-    hint = "Give an instruction-tuned model, or put its chat_template.jinja beside the tokenizer"
+    hint = (
+        "Give an instruction-tuned model, or put its chat_template.jinja beside the tokenizer; `pyapp generate` writes "
+        "texts on"
+    )
     return ModelError("the model has no chat template", where="chat template", hint=hint)
 
 

@@ -150,7 +150,10 @@ _CONVERSIONS = {
 
 
 def _conversion(dtype: str) -> Any:
-    return lambda x, memory_format=None: to(x, dtype=dtype, memory_format=memory_format)
+    def convert(x: Tensor, memory_format: Any = None) -> Tensor:
+        return to(x, dtype=dtype, memory_format=memory_format)
+
+    return convert
 
 
 for _name, _target in _CONVERSIONS.items():

@@ -1,4 +1,4 @@
-"""What tasks share of models that give pictures, or recordings, and texts one direction: the vectors of texts."""
+"""The vectors of texts and labels, by models that compare them with those of pictures or sounds (CLIP, CLAP …)."""
 
 from __future__ import annotations
 
