@@ -239,7 +239,8 @@ def _claim_gradients(
             found = gradients(*wide, stride, sides, dilation, groups)
             return found if found is NotImplemented else tuple(t if t is None else t.to(g.dtype) for t in found)
         steps = _Steps(stride, sides, dilation, groups)
-        if g.dtype is not _F32 or not _takes(x, weight, bias, steps, sizes):
+        unlike = None if bias is None or bias.dtype is _F32 else bias  # the values of a bias are not read here
+        if g.dtype is not _F32 or not _takes(x, weight, unlike, steps, sizes):
             return NotImplemented
         grad_x = grad_weight = grad_bias = None
         steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)

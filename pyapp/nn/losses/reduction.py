@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from ...engine import Tensor
+from ...engine.dtype import promote
 from ...engine.shape import broadcast_shapes
 from ...engine.user_errors import describe, warn
 from ...errors import ArgumentError, ArgumentTypeError
@@ -33,7 +34,10 @@ def same_shape(name: str, input: Tensor, target: Tensor) -> None:
 
 
 def broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both tensors in their common shape, with torch's warning if their shapes differ."""
+    """Both tensors in their common dtype and shape, with torch's warning if their shapes differ."""
+    if input.dtype is not target.dtype:
+        kind = promote(input.dtype, target.dtype)  # a 0-dimensional one counts as well: torch broadcasts first
+        input, target = input.to(kind), target.to(kind)
     if input.shape == target.shape:
         return input, target
     warn(

@@ -91,6 +91,11 @@ div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
 pow = binary("pow", lambda: _power, _d_pow, of_complex=True)
 
 
+def _flat(g: Tensor, given: Any) -> Tensor | None:
+    """The gradient of an argument in which the result does not move: 0, also where g is NaN."""
+    return given.new_zeros(given.shape) if isinstance(given, Tensor) else None
+
+
 def _read_for_divisor(edges: tuple[Any, ...]) -> tuple[int, ...]:
     """As read_crosswise, of a rest: the dividend's gradient is the result's."""
     return () if edges[1] is None else (0, 1)
@@ -99,7 +104,7 @@ def _read_for_divisor(edges: tuple[Any, ...]) -> tuple[int, ...]:
 floor_divide = binary(
     "floor_divide",
     lambda: np.floor_divide,
-    lambda g, _, a, b: (unbroadcast(g * 0, a), unbroadcast(g * 0, b)),
+    lambda g, _, a, b: (_flat(g, a), _flat(g, b)),
     saves="none",
     divides=True,
 )
@@ -283,7 +288,7 @@ def positive(x: Tensor) -> Tensor:
 
 def _d_copysign(g: Tensor, y: Tensor, a: Any, b: Any) -> Any:
     turned = where(y == a, 1.0, -1.0) * where(a == 0, 0.0, 1.0)
-    return unbroadcast(g * turned, a), unbroadcast(g * 0, b)
+    return unbroadcast(g * turned, a), _flat(g, b)
 
 
 def _next_bfloat16(start: Any, end: Any) -> Any:
