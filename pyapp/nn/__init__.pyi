@@ -6,7 +6,9 @@ from typing import Any
 from pyapp.engine.tensor import Tensor
 
 from . import attention as attention
+from . import common_types as common_types
 from . import functional as functional
+from . import grad as grad
 from . import init as init
 from . import modules as modules
 from . import parallel as parallel
@@ -228,12 +230,12 @@ __all__ = [
     "Tanhshrink", "Threshold", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer", "TransposedLinear", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
     "Unflatten", "Unfold", "UninitializedParameter", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
-    "Weights", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "attention", "checkpoint_blocks", "conv1d_input",
-    "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight", "data_parallel", "divide",
-    "full_state_dict", "fully_shard", "functional", "grid_rotations", "heads_together", "init",
-    "load_full_state_dict", "modules", "normalized_heads", "parallel", "parallelize", "parameter", "quantize",
-    "register_fsdp_forward_method", "rotary_frequencies", "soft_capped", "split_heads", "sum_of_ranks",
-    "uneven_cache", "utils",
+    "Weights", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "attention", "checkpoint_blocks", "common_types",
+    "conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight",
+    "data_parallel", "divide", "full_state_dict", "fully_shard", "functional", "grad", "grid_rotations",
+    "heads_together", "init", "load_full_state_dict", "modules", "normalized_heads", "parallel", "parallelize",
+    "parameter", "quantize", "register_fsdp_forward_method", "rotary_frequencies", "soft_capped", "split_heads",
+    "sum_of_ranks", "uneven_cache", "utils",
 ]  # fmt: skip
 
 class CELU(FunctionLayer):
