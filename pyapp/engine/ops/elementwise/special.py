@@ -135,7 +135,7 @@ def ndtri64(p: Any) -> Any:
 
 
 erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),))
-erfinv = unary("erfinv", in_float64(_erfinv64), lambda g, _, x: (g * (sqrt(pi) / 2) * exp(erfinv(x) ** 2),))
+erfinv = unary("erfinv", in_float64(_erfinv64), lambda g, _, x: (g * (sqrt(pi) / 2) * exp(x.erfinv() ** 2),))
 lgamma = unary("lgamma", in_float64(_lgamma64), lambda g, _, x: (g * x.digamma(),))
 digamma = unary("digamma", in_float64(_digamma64), lambda g, _, x: (g * x.trigamma(),))
 trigamma = unary("trigamma", in_float64(_trigamma64), lambda g, _, x: _d_polygamma(g, _, x, 1), in_place=False)
