@@ -395,6 +395,9 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
     return reading_gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
 
+CHOOSES = "It chooses among labels that you give it: --labels, or tasks.match_images"  # a dual encoder, asked to label
+
+
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
     """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
     architecture, for one that has no model for the task, and for weights that are quantised in a way that is not read.
@@ -422,7 +425,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     if found is not None:
         hint = f"They are for {', '.join(TASKS[found])}"
         if (task, "zero-shot-image-classification") == ("image-classification", *TASKS[found]):
-            hint = "It chooses among labels that you give it: --labels, or tasks.match_images"
+            hint = CHOOSES
         raise ModelError(f"models of the architecture {kind!r} are not for {task}", where=where, hint=hint)
     if kind == "whisper":
         raise ModelError(

@@ -21,6 +21,7 @@ from pyapp.models import gemma, gemma4, jamba, olmo3
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.heads import check_task
 from pyapp.models.loading.weights import load_weights
 from pyapp.text.generation.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED, SENSITIVE
@@ -393,8 +394,10 @@ def test_models_of_other_kinds_say_what_they_are_for(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     with pytest.raises(ModelError, match="'whisper' are not for causal-lm. They transcribe speech"):
         load_model(tmp_path)
-    with pytest.raises(ModelError, match="'clip' are not for image-classification. It chooses among labels"):
-        module_of({"model_type": "clip"}, "config.json", "image-classification")
+    with pytest.raises(ModelError, match="CLIPModel. is made for zero-shot-image.*It chooses among labels"):
+        check_task({"model_type": "clip", "architectures": ["CLIPModel"]}, "config.json", "image-classification")
+    with pytest.raises(ModelError, match="'align' are not for image-classification. It chooses among labels"):
+        module_of({"model_type": "align"}, "config.json", "image-classification")
 
 
 def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read(tmp_path: Path) -> None:

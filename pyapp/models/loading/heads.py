@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import ModelError
-from pyapp.models.load import SEES, answers_once, module_of
+from pyapp.models.load import CHOOSES, SEES, answers_once, module_of
 
 from .._index import MODEL_TYPES, TASKS
 from .architectures import module_called
@@ -81,10 +81,12 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
     classes = settings.get("architectures")
     made_for = own_task(settings)
     if classes and task not in FEATURES and made_for is not None and made_for != task:
+        hint = "Choose a model whose config.json names a class for this task"
+        if (task, made_for) == ("image-classification", MATCHES):
+            hint = CHOOSES
         raise ModelError(
-            f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
-            hint="Choose a model whose config.json names a class for this task",
-        )  # fmt: skip
+            f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where, hint=hint
+        )
 
 
 def check_new_head(settings: Mapping[str, Any], where: str, task: str) -> None:
