@@ -20,7 +20,16 @@ from pyapp.nn.vision.scaled_vision import ScaledEncoder
 from pyapp.nn.vision.vision import ImageModel, as_map
 
 from .loading.config import require
-from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_factors, check_numbers, from_start, pair
+from .loading.pictures_config import (
+    WIDEST,
+    PictureConfig,
+    ScaledConfig,
+    backbone_of,
+    check_factors,
+    check_numbers,
+    from_start,
+    pair,
+)
 
 MODEL_TYPES = ("depth_anything", "prompt_depth_anything")
 # Of files that name none.
@@ -74,11 +83,8 @@ class Config(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than DINOv2."""
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        kind = own.get("model_type", "dinov2")  # type: ignore[union-attr]
-        require(kind == "dinov2", f"the backbone {kind!r:.60} is not known", "Known: dinov2")
-        backbone = Backbone.from_dict({"image_size": 518, "hidden_size": 384, "num_attention_heads": 6} | own)  # type: ignore[operator]
+        own, _ = backbone_of(values, "dinov2")
+        backbone = Backbone.from_dict({"image_size": 518, "hidden_size": 384, "num_attention_heads": 6} | own)
         found = {
             **values,
             "kind": values.get("model_type", MODEL_TYPES[0]),
@@ -86,7 +92,7 @@ class Config(PictureConfig):
             "out_indices": _read_indices(own, backbone.num_hidden_layers),
         }
         found["patch_size"] = pair(values, "patch_size", 14)
-        found["apply_layernorm"] = own.get("apply_layernorm", True)  # type: ignore[union-attr]
+        found["apply_layernorm"] = own.get("apply_layernorm", True)
         found["head_in_index"] = from_start(values.get("head_in_index", -1), len(found["out_indices"]))
         return super().from_dict(found)
 

@@ -30,15 +30,14 @@ from pyapp.nn.vision.vision import (
     resized_positions,
 )
 
-from .loading.config import check_depth, object_of, require
-from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_numbers, stages_of
+from .loading.config import require
+from .loading.pictures_config import GroupedDetectorConfig, ScaledConfig, stages_of
 
 MODEL_TYPES = ("lw_detr",)
 IMAGE_PROCESSOR = "DeformableDetr"  # of files that name none
 BASE = ""
 # The heads of the other groups of queries, are for training.
 IGNORED = r"model\.enc_out\w*\.[1-9]\d*\..*"
-QUERIES, GROUPS, POINTS = 1 << 14, 256, 64
 SCALES = (0.5, 1.0, 2.0)  # of maps
 NARROW = 512  # channels up to which a map is made larger at once
 # The names of files, and those here.
@@ -113,60 +112,22 @@ class BackboneConfig(ScaledConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(PictureConfig):
+class Config(GroupedDetectorConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
+    backbone = BackboneConfig
 
     backbone_config: BackboneConfig
     projector_scale_factors: tuple[float, ...] = (1.0,)
-    d_model: int = 256
-    hidden_expansion: float = 0.5
-    c2f_num_blocks: int = 3
-    activation_function: str = "silu"
     batch_norm_eps: float = 1e-5
-    decoder_layers: int = 3
-    decoder_ffn_dim: int = 2048
-    decoder_n_points: int = 4
-    decoder_self_attention_heads: int = 8
-    decoder_cross_attention_heads: int = 16
-    decoder_activation_function: str = "relu"
-    num_queries: int = 300
-    group_detr: int = 13
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        width, scales = self.d_model, self.projector_scale_factors
-        check_numbers("d_model and decoder_ffn_dim", (width, self.decoder_ffn_dim), WIDEST)
-        check_depth(max(self.decoder_layers, self.c2f_num_blocks))
-        check_numbers("num_queries", [self.num_queries], QUERIES)
-        check_numbers("group_detr", [self.group_detr], GROUPS)
-        check_numbers("decoder_n_points", [self.decoder_n_points], POINTS)
-        for heads in (self.decoder_self_attention_heads, self.decoder_cross_attention_heads):
-            require(width % heads == 0 and width % 4 == 0, f"{heads} heads do not divide d_model {width}")
-        require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")
-        require(self.inner >= 1, f"hidden_expansion {self.hidden_expansion} leaves no channels of {width}")
+        scales = self.projector_scale_factors
         known = 1 <= len(scales) <= 4 and all(type(scale) in (int, float) and scale in SCALES for scale in scales)
         require(known, f"projector_scale_factors is {scales!r:.60}, expected one to four of {SCALES}")
         require(0 < self.batch_norm_eps < 1, f"batch_norm_eps is {self.batch_norm_eps}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json; other keys are ignored. ModelError for other backbones."""
-        own = object_of(values, "backbone_config")
-        kind = own.get("model_type", BackboneConfig.model_type)
-        require(kind == BackboneConfig.model_type, f"the backbone {kind!r:.60} is not known")
-        require(values.get("attention_bias", True) is True, "LW-DETR without biases in attention is not supported")
-        return super().from_dict({**values, "backbone_config": BackboneConfig.from_dict(own)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
-
-    @property
-    def inner(self) -> int:
-        """The channels inside the layer that joins the maps."""
-        return int(self.d_model * self.hidden_expansion)
 
 
 class Embeddings(Module):

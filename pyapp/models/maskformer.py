@@ -20,7 +20,7 @@ from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
 from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import FileConfig, check_depth, require
-from .loading.pictures_config import WIDEST, Backbone, PictureConfig, SwinBackbone, check_numbers
+from .loading.pictures_config import WIDEST, Backbone, PictureConfig, SwinBackbone, backbone_of, check_numbers
 
 MODEL_TYPES = ("maskformer",)
 IMAGE_PROCESSOR = "MaskFormer"  # of files that name none
@@ -81,13 +81,9 @@ class Config(PictureConfig):
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than Swin and
         ResNet, and for another decoder than DETR's.
         """
-        own, decoder = values.get("backbone_config"), values.get("decoder_config", {})
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
+        (own, kind), decoder = backbone_of(values, *BACKBONES), values.get("decoder_config", {})
         require(isinstance(decoder, dict), f"decoder_config is {decoder!r:.60}, expected the configuration of DETR")
-        assert isinstance(own, dict)
-        kind, writer = own.get("model_type", "swin"), decoder.get("model_type", "detr")
-        known = isinstance(kind, str) and kind in BACKBONES
-        require(known, f"the backbone {kind!r:.60} is not known", "Known: swin, resnet")
+        writer = decoder.get("model_type", "detr")
         require(writer == "detr", f"the decoder {writer!r:.60} is not known", "Known: detr")
         backbone = BACKBONES[str(kind)].from_dict(own)
         stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]

@@ -30,15 +30,14 @@ from pyapp.nn.vision.vision import (
     with_tokens,
 )
 
-from .loading.config import check_depth, require
-from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_numbers, stages_of
+from .loading.config import require
+from .loading.pictures_config import GroupedDetectorConfig, ScaledConfig, stages_of
 
 MODEL_TYPES = ("rf_detr",)
 IMAGE_PROCESSOR = "RfDetr"  # of files that name none
 BASE = ""
 # The mask's token, and the heads of the other groups of queries, are for training.
 IGNORED = r"backbone\.0\.encoder\.encoder\.embeddings\.mask_token|transformer\.enc_out\w*\.[1-9]\d*\..*"
-QUERIES, GROUPS, POINTS = 1 << 14, 256, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,59 +83,21 @@ class BackboneConfig(ScaledConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(PictureConfig):
+class Config(GroupedDetectorConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
+    backbone = BackboneConfig
 
     backbone_config: BackboneConfig
-    d_model: int = 256
-    hidden_expansion: float = 0.5
-    c2f_num_blocks: int = 3
-    activation_function: str = "silu"
-    decoder_layers: int = 3
-    decoder_ffn_dim: int = 2048
-    decoder_n_points: int = 4
-    decoder_self_attention_heads: int = 8
-    decoder_cross_attention_heads: int = 16
-    decoder_activation_function: str = "relu"
-    num_queries: int = 300
-    group_detr: int = 13
     layer_norm_eps: float = 1e-5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        width = self.d_model
-        check_numbers("d_model and decoder_ffn_dim", (width, self.decoder_ffn_dim), WIDEST)
-        check_depth(max(self.decoder_layers, self.c2f_num_blocks))
-        check_numbers("num_queries", [self.num_queries], QUERIES)
-        check_numbers("group_detr", [self.group_detr], GROUPS)
-        check_numbers("decoder_n_points", [self.decoder_n_points], POINTS)
-        for heads in (self.decoder_self_attention_heads, self.decoder_cross_attention_heads):
-            require(width % heads == 0 and width % 4 == 0, f"{heads} heads do not divide d_model {width}")
-        require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")
-        require(self.inner >= 1, f"hidden_expansion {self.hidden_expansion} leaves no channels of {width}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than DINOv2."""
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        assert isinstance(own, dict)
-        kind, levels = own.get("model_type", BackboneConfig.model_type), values.get("num_feature_levels", 1)
-        require(kind == BackboneConfig.model_type, f"the backbone {kind!r:.60} is not known")
+        levels = values.get("num_feature_levels", 1)
         require(levels == 1, f"num_feature_levels is {levels!r:.60}, expected 1")
-        require(values.get("attention_bias", True) is True, "RF-DETR without biases in attention is not supported")
-        return super().from_dict({**values, "backbone_config": BackboneConfig.from_dict(own)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
-
-    @property
-    def inner(self) -> int:
-        """The channels inside the layer that joins the maps."""
-        return int(self.d_model * self.hidden_expansion)
+        return super().from_dict(values)
 
 
 class FilterNorm(Module):

@@ -17,7 +17,7 @@ from pyapp.nn.vision.vision import ImageModel, check_pictures, norms_of_stages, 
 from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import require
-from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, SwinBackbone, check_numbers
+from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, SwinBackbone, backbone_of, check_numbers
 
 MODEL_TYPES = ("upernet",)
 IMAGE_PROCESSOR = "Segformer"  # of files that name none
@@ -60,13 +60,8 @@ class Config(PictureConfig):
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than ConvNeXt and
         Swin, and for stages that are not read.
         """
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        assert isinstance(own, dict)
-        kind = own.get("model_type")
-        known = isinstance(kind, str) and kind in BACKBONES
-        require(known, f"the backbone {kind!r:.60} is not known", f"Known: {', '.join(BACKBONES)}")
-        backbone = BACKBONES[str(kind)].from_dict(own)
+        own, kind = backbone_of(values, *BACKBONES, usual="none")
+        backbone = BACKBONES[kind].from_dict(own)
         stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
         given = own.get("out_features", stages)
         require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")

@@ -18,7 +18,7 @@ from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.vision import ImageModel, PatchAttention, as_map, as_sequence, check_pictures
 
 from .loading.config import require
-from .loading.pictures_config import PatchConfig, PictureConfig, check_numbers
+from .loading.pictures_config import PatchConfig, PictureConfig, backbone_of, check_numbers
 
 MODEL_TYPES = ("vitpose",)
 IMAGE_PROCESSOR = "VitPose"  # of files that name none
@@ -75,14 +75,11 @@ class Config(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than ViTPose's."""
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        kind = own.get("model_type", Backbone.model_type)  # type: ignore[union-attr]
-        require(kind == Backbone.model_type, f"the backbone {kind!r:.60} is not known", f"Known: {Backbone.model_type}")
-        backbone = Backbone.from_dict(own)  # type: ignore[arg-type]
+        own, _ = backbone_of(values, Backbone.model_type)
+        backbone = Backbone.from_dict(own)
         layers = backbone.num_hidden_layers
         for name, last in (("out_indices", (layers, -1)), ("out_features", (f"stage{layers}",))):
-            given = own.get(name)  # type: ignore[union-attr]
+            given = own.get(name)
             known = given is None or (isinstance(given, list) and len(given) == 1 and given[0] in last)
             require(known, f"{name} is {given!r:.60}, expected the last layer, {last[0]}")
         return super().from_dict({**values, "backbone": backbone})

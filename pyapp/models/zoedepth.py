@@ -21,7 +21,15 @@ from pyapp.nn.vision.fused_maps import ReadoutNeck
 from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
-from .loading.pictures_config import WIDEST, BeitConfig, PictureConfig, check_factors, check_numbers, from_start
+from .loading.pictures_config import (
+    WIDEST,
+    BeitConfig,
+    PictureConfig,
+    backbone_of,
+    check_factors,
+    check_numbers,
+    from_start,
+)
 
 MODEL_TYPES = ("zoedepth",)
 IMAGE_PROCESSOR = "ZoeDepth"  # of files that name none
@@ -114,18 +122,15 @@ class Config(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than BEiT."""
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        kind = own.get("model_type", "beit")  # type: ignore[union-attr]
-        require(kind == "beit", f"the backbone {kind!r:.60} is not known", "Known: beit")
-        backbone = Backbone.from_dict(own)  # type: ignore[arg-type]
-        layers, named = backbone.num_hidden_layers, own.get("out_features")  # type: ignore[union-attr]
+        own, _ = backbone_of(values, "beit")
+        backbone = Backbone.from_dict(own)
+        layers, named = backbone.num_hidden_layers, own.get("out_features")
         stages = {"stem": 0} | {f"stage{i}": i for i in range(1, layers + 1)}
         if isinstance(named, list):
             require(all(isinstance(name, str) and name in stages for name in named), f"out_features is {named!r:.60}")
             given: Any = [stages[name] for name in named]
         else:
-            given = own.get("out_indices")  # type: ignore[union-attr]
+            given = own.get("out_indices")
             require(isinstance(given, list | tuple), f"out_indices is {given!r:.60}, expected a list")
         found = {**values, "backbone": backbone, "out_indices": tuple(from_start(i, layers + 1) for i in given)}
         bins = values.get("bin_configurations") or [{"n_bins": 64, "min_depth": 0.001, "max_depth": 10.0}]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 from pyapp.nn.vision.vision import divisible
 
-from .config import DEEPEST, FileConfig, as_object, check_depth, check_divides, require
+from .config import DEEPEST, FileConfig, as_object, check_depth, check_divides, object_of, require
 from .labels import Labelled
 
 SIDE_LIMIT = 1 << 14  # pixels
@@ -62,6 +62,16 @@ def check_stages(widths: Any, depths: Any, stages: int | None = None) -> None:
     check_numbers("depths", depths, DEEPEST)
     require(len(depths) == len(widths), f"there are {len(depths)} depths and {len(widths)} hidden_sizes")
     require(stages in (None, len(depths)), f"num_encoder_blocks is {stages}, depths has {len(depths)} numbers")
+
+
+def backbone_of(values: Mapping[str, Any], *known: str, usual: str | None = None) -> tuple[dict[str, Any], str]:
+    """The object backbone_config of a config.json, and the architecture that it names, by default `usual` or the first
+    one that is known. ModelError for another one, and where there is no such object.
+    """
+    own = object_of(values, "backbone_config")
+    kind = own.get("model_type", usual or known[0])
+    require(kind in known, f"the backbone {kind!r:.60} is not known", f"Known: {', '.join(known)}")
+    return own, kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,11 +237,7 @@ class SwinBackbone(WindowConfig):
         """From the object of a config.json, which has the backbone's in its backbone_config. ModelError for other
         backbones, and for one of whose stages not all are read.
         """
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        assert isinstance(own, dict)
-        kind = own.get("model_type", cls.model_type)
-        require(kind == cls.model_type, f"the backbone {kind!r:.60} is not known", f"Known: {cls.model_type}")
+        own, _ = backbone_of(values, cls.model_type)
         backbone = cls.from_dict(own)
         stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
         given = own.get("out_features", stages)
@@ -432,6 +438,60 @@ class DetectorConfig(PictureConfig):
         own = super().to_dict()
         del own["backbone"]
         return own | {"backbone_config": self.backbone.to_dict()}
+
+
+QUERIES, GROUPS, POINTS = 1 << 14, 256, 64  # of GroupedDetectorConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedDetectorConfig(PictureConfig):
+    """The fields of LW-DETR and RF-DETR, whose parts are in nn.vision.grouped_queries."""
+
+    backbone: ClassVar[type[ScaledConfig]]  # the class of backbone_config
+
+    backbone_config: ScaledConfig
+    d_model: int = 256
+    hidden_expansion: float = 0.5
+    c2f_num_blocks: int = 3
+    activation_function: str = "silu"
+    decoder_layers: int = 3
+    decoder_ffn_dim: int = 2048
+    decoder_n_points: int = 4
+    decoder_self_attention_heads: int = 8
+    decoder_cross_attention_heads: int = 16
+    decoder_activation_function: str = "relu"
+    num_queries: int = 300
+    group_detr: int = 13
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        width = self.d_model
+        check_numbers("d_model and decoder_ffn_dim", (width, self.decoder_ffn_dim), WIDEST)
+        check_depth(max(self.decoder_layers, self.c2f_num_blocks))
+        check_numbers("num_queries", [self.num_queries], QUERIES)
+        check_numbers("group_detr", [self.group_detr], GROUPS)
+        check_numbers("decoder_n_points", [self.decoder_n_points], POINTS)
+        for heads in (self.decoder_self_attention_heads, self.decoder_cross_attention_heads):
+            require(width % heads == 0 and width % 4 == 0, f"{heads} heads do not divide d_model {width}")
+        require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")
+        require(self.inner >= 1, f"hidden_expansion {self.hidden_expansion} leaves no channels of {width}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. ModelError for other backbones."""
+        own, _ = backbone_of(values, cls.backbone.model_type)
+        bias = values.get("attention_bias", True)
+        require(bias is True, f"models of the architecture {cls.model_type!r} have biases in attention")
+        return super().from_dict({**values, "backbone_config": cls.backbone.from_dict(own)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
+
+    @property
+    def inner(self) -> int:
+        """The channels inside the layer that joins the maps."""
+        return int(self.d_model * self.hidden_expansion)
 
 
 METHODS = ("default", "discrete")  # how RT-DETR v2 reads points of maps
