@@ -6,6 +6,7 @@ import random
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ from tests.together import fewer_in_browser
 from .tone_model import RATE, ToneModel, speech
 
 BLOCK = RATE // 4
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding takes no time, however busy the machine is: what is heard at a time depends on it."""
+    monkeypatch.setattr(streaming, "perf_counter", lambda: 0.0)
 
 
 def listen(live: LiveTranscriber, samples: np.ndarray, block: int = BLOCK) -> list[tuple[float, Event]]:
@@ -55,6 +62,24 @@ def test_words_become_final_within_two_seconds() -> None:
     for (heard, _, start, end), (_, true_start, true_end) in zip(words, spoken, strict=True):
         assert heard - true_end <= 2.0
         assert abs(start - true_start) < 0.25 and abs(end - true_end) < 0.25
+
+
+def test_a_slow_model_hears_more_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, spoken = speech([-1.0, *sentences(1, 7, 1.5)])
+    decode, lengths = streaming.transcribe_events, dict[float, int]()
+    for cost in (0.0, 1.5):
+        ticks, heard = count(step=cost), []
+
+        def watched(*args: Any, heard: list[Any] = heard) -> Any:
+            heard.append(args)
+            return decode(*args)
+
+        monkeypatch.setattr(streaming, "perf_counter", ticks.__next__)
+        monkeypatch.setattr(streaming, "transcribe_events", watched)
+        words = final_words(listen(LiveTranscriber(ToneModel()), samples))
+        assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+        lengths[cost] = len(heard)
+    assert lengths[1.5] <= lengths[0.0] / 2
 
 
 def test_what_is_held_fits_the_window_of_the_model() -> None:
