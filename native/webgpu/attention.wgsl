@@ -1,5 +1,23 @@
-// Rotary embedding, attention to what a cache holds, and attention of whole sequences. Where positions and blocks of a cache
-// are: kernels.h.
+// Rotary embedding, attention to what a cache holds, and attention of whole sequences with its gradient. Where positions and
+// blocks of a cache are: kernels.h.
+
+var<workgroup> of_threads: array<f32, 64>;
+fn group_sum(x: f32, tid: i32) -> f32 {
+  workgroupBarrier();
+  of_threads[tid] = x;
+  workgroupBarrier();
+  var s = 0.0;
+  for (var i = 0; i < 64; i++) { s += of_threads[i]; }
+  return s;
+}
+fn group_max(x: f32, tid: i32) -> f32 {
+  workgroupBarrier();
+  of_threads[tid] = x;
+  workgroupBarrier();
+  var m = of_threads[0];
+  for (var i = 1; i < 64; i++) { m = max(m, of_threads[i]); }
+  return m;
+}
 
 KERNEL(rope_f32, MIN(PARTS(texts * tokens * heads * (head_dim - rotated / 2), 256), 16384), 256)
 TAKES(rope_f32, rotated % 2 == 0)
@@ -232,6 +250,161 @@ MAIN {
       let d = c * 16 + 4 * lane + e;
       let value = select(0.0, sums[c][e] / total_weight, total_weight > 0.0);
       if (d < value_dim) { y_put_el(((b * tokens + t) * heads + h) * value_dim + d, type_bytes, element_of(value, type)); }
+    }
+  }
+}
+
+// Of each row of queries: grad_q, the logarithm of its sum of exponentials, and the sum of its weights times their gradients.
+STEP(masked_attention_backward, batch * heads * tokens, 64, type, mask_type, value_dim)
+ATOMIC(masked_attention_backward, type != TYPE_float32)
+USES(masked_attention_backward, masked_attention)
+var<workgroup> query: array<f32, 256>;
+var<workgroup> grad: array<f32, 256>;
+var<workgroup> of_keys: array<f32, 64>;
+fn cap_slope(dot: f32) -> f32 {
+  if (softcap == 0.0) { return 1.0; }
+  let t = tanh_of(dot * scale / softcap);
+  return 1.0 - t * t;
+}
+// The product of the query with a key, and of the gradient with its value.
+fn products(k_at: i32, v_at: i32) -> vec2<f32> {
+  var found = vec2<f32>();
+  for (var d = 0; d < head_dim; d++) { found.x += query[d] * load_k(k_at + d); }
+  for (var d = 0; d < value_dim; d++) { found.y += grad[d] * load_v(v_at + d); }
+  return found;
+}
+MAIN {
+  if (gid >= batch * heads * tokens) { return; }
+  let t = gid % tokens;
+  let h = gid / tokens % heads;
+  let b = gid / tokens / heads;
+  let kv = h / (heads / kv_heads);
+  let k_at = b * k_batch + kv * head_dim;
+  let v_at = b * v_batch + kv * value_dim;
+  let row = (b * tokens + t) * heads + h;
+  for (var d = tid; d < head_dim; d += THREADS) { query[d] = load_q(b * q_batch + t * q_token + h * head_dim + d); }
+  for (var d = tid; d < value_dim; d += THREADS) { grad[d] = float_of(grad_y_el(row * value_dim + d, type_bytes), type); }
+  workgroupBarrier();
+  let first = max(0, t - before);
+  let stop = min(keys, t + after + 1);
+  var m = LOWEST;
+  var sum = 0.0;
+  var slopes = 0.0;
+  for (var key = first + tid; key < stop; key += THREADS) {
+    let found = products(k_at + key * k_token, v_at + key * v_token);
+    let score = score_of(found.x, b, h, t, key);
+    if (is_inf(score)) { continue; }
+    let most = max(m, score);
+    let kept = exp(m - most);
+    let weight = exp(score - most);
+    sum = sum * kept + weight;
+    slopes = slopes * kept + weight * found.y;
+    m = most;
+  }
+  let most = group_max(m, tid);
+  let kept = exp(m - most);
+  sum = group_sum(sum * kept, tid);
+  slopes = group_sum(slopes * kept, tid);
+  let blind = sum == 0.0;
+  let whole = select(most + log(max(sum, 1e-37)), infinity(), blind);
+  let mean = select(slopes / sum, 0.0, blind);
+  if (tid == 0) {
+    between_put(2 * gid, whole);
+    between_put(2 * gid + 1, mean);
+  }
+  var sums = vec4<f32>();
+  for (var base = first; base < stop; base += THREADS) {
+    let key = base + tid;
+    var slope = 0.0;
+    if (key < stop) {
+      let found = products(k_at + key * k_token, v_at + key * v_token);
+      let score = score_of(found.x, b, h, t, key);
+      if (!is_inf(score)) { slope = exp(score - whole) * (found.y - mean) * scale * cap_slope(found.x); }
+    }
+    workgroupBarrier();
+    of_keys[tid] = slope;
+    workgroupBarrier();
+    for (var j = 0; j < min(THREADS, stop - base); j++) {
+      for (var e = 0; e < 4; e++) {
+        let d = tid + e * THREADS;
+        if (d < head_dim) { sums[e] += of_keys[j] * load_k(k_at + (base + j) * k_token + d); }
+      }
+    }
+  }
+  for (var e = 0; e < 4; e++) {
+    let d = tid + e * THREADS;
+    if (d < head_dim) { grad_q_put_el(row * head_dim + d, type_bytes, element_of(sums[e], type)); }
+  }
+}
+
+// A group for each key, which goes along the rows that see it.
+KERNEL(masked_attention_backward, batch * kv_heads * keys, 64, type, mask_type, value_dim)
+TAKES(masked_attention_backward, ((type == TYPE_float32) + (type == TYPE_float16) + (type == TYPE_bfloat16)) * (head_dim <= 256) * (value_dim <= 256))
+ATOMIC(masked_attention_backward, type != TYPE_float32)
+BETWEEN(masked_attention_backward, 8 * batch * heads * tokens)
+USES(masked_attention_backward, masked_attention)
+var<workgroup> key_row: array<f32, 256>;
+var<workgroup> value_row: array<f32, 256>;
+var<workgroup> weights_of: array<f32, 64>;
+var<workgroup> slopes_of: array<f32, 64>;
+fn cap_slope(dot: f32) -> f32 {
+  if (softcap == 0.0) { return 1.0; }
+  let t = tanh_of(dot * scale / softcap);
+  return 1.0 - t * t;
+}
+MAIN {
+  if (gid >= batch * kv_heads * keys) { return; }
+  let key = gid % keys;
+  let kv = gid / keys % kv_heads;
+  let b = gid / keys / kv_heads;
+  for (var d = tid; d < head_dim; d += THREADS) { key_row[d] = load_k(b * k_batch + key * k_token + kv * head_dim + d); }
+  for (var d = tid; d < value_dim; d += THREADS) { value_row[d] = load_v(b * v_batch + key * v_token + kv * value_dim + d); }
+  workgroupBarrier();
+  let first = max(0, key - after);
+  let stop = min(tokens, key + before + 1);
+  var of_key = vec4<f32>();
+  var of_value = vec4<f32>();
+  for (var h = kv * (heads / kv_heads); h < (kv + 1) * (heads / kv_heads); h++) {
+    let q_at = b * q_batch + h * head_dim;
+    for (var base = first; base < stop; base += THREADS) {
+      let t = base + tid;
+      var weight = 0.0;
+      var slope = 0.0;
+      if (t < stop) {
+        var dot = 0.0;
+        var product = 0.0;
+        for (var d = 0; d < head_dim; d++) { dot += load_q(q_at + t * q_token + d) * key_row[d]; }
+        for (var d = 0; d < value_dim; d++) {
+          product += float_of(grad_y_el(((b * tokens + t) * heads + h) * value_dim + d, type_bytes), type) * value_row[d];
+        }
+        let score = score_of(dot, b, h, t, key);
+        let row = (b * heads + h) * tokens + t;
+        if (!is_inf(score)) {
+          weight = exp(score - between_f(2 * row));
+          slope = weight * (product - between_f(2 * row + 1)) * scale * cap_slope(dot);
+        }
+      }
+      workgroupBarrier();
+      weights_of[tid] = weight;
+      slopes_of[tid] = slope;
+      workgroupBarrier();
+      for (var j = 0; j < min(THREADS, stop - base); j++) {
+        let at = q_at + (base + j) * q_token;
+        let grad_at = ((b * tokens + base + j) * heads + h) * value_dim;
+        for (var e = 0; e < 4; e++) {
+          let d = tid + e * THREADS;
+          if (d < head_dim) { of_key[e] += slopes_of[j] * load_q(at + d); }
+          if (d < value_dim) { of_value[e] += weights_of[j] * float_of(grad_y_el(grad_at + d, type_bytes), type); }
+        }
+      }
+    }
+  }
+  let to = (b * keys + key) * kv_heads + kv;
+  for (var e = 0; e < 4; e++) {
+    let d = tid + e * THREADS;
+    if (d < head_dim) { grad_kv_put_el(to * head_dim + d, type_bytes, element_of(of_key[e], type)); }
+    if (d < value_dim) {
+      grad_kv_put_el(batch * keys * kv_heads * head_dim + to * value_dim + d, type_bytes, element_of(of_value[e], type));
     }
   }
 }

@@ -6,7 +6,10 @@
 //                                           an expression gives: few=rows < 8 makes `few` 0 or 1.
 //   TAKES(name, condition)                  Records for which this is 0 have no kernel.
 //   ATOMIC(name, condition)                 Records whose threads write parts of one word: what it writes are atomics.
-//   ALSO(name, other, text => text ...)     The kernel `other` of this file with other texts is this one.
+//   STEP(name, groups, threads, dim ...)    A program that runs before the kernel `name`, which comes next, for the same records.
+//   BETWEEN(name, bytes)                    What steps leave for those after them lies behind the pointer `between`.
+//   ALSO(name, other, text => text ...)     The kernel `other` of this file with other texts is this one. Lines may follow it.
+//   USES(name, other)                       The functions of `other` of this file, before its `element`, are this one's, too.
 //   MAIN {                                  begins the function that each thread runs.
 //
 // What stands between a KERNEL line and the next is that kernel's; what stands before the first belongs to all of the file.

@@ -1,4 +1,4 @@
-// Operations on two elements, and the most frequent ones on one.
+// Operations on two elements, the most frequent ones on one, and gradients of activations.
 
 // An index of an operand of the short kernels.
 fn operand(i: i32, period: i32, repeat: i32) -> i32 { return i / max(repeat, 1) % max(period, 1); }
@@ -149,5 +149,37 @@ MAIN {
     let r = i / columns;
     let c = i % columns;
     y_put(r * y_stride + c, silu_of(x_f(r * x_stride + c)) * x_f(r * x_stride + columns + c));
+  }
+}
+
+KERNEL(activation_backward, MIN(PARTS(count, 256), 16384), 256, opcode, type)
+TAKES(activation_backward, (type == TYPE_float32) + (type == TYPE_float16) + (type == TYPE_bfloat16))
+fn slope_of(x: f32) -> f32 {
+  switch opcode {
+    case OP_gelu: { return 0.5 * erfc_of(-x * 0.70710678) + x * 0.39894228 * exp(-0.5 * x * x); }
+    case OP_gelu_tanh: {
+      let t = tanh_of(0.79788456 * (x + 0.044715 * x * x * x));
+      return 0.5 * (1.0 + t) + 0.39894228 * x * (1.0 - t * t) * (1.0 + 0.134145 * x * x);
+    }
+    default: { let s = sigmoid(x); return s * (1.0 + x * (1.0 - s)); }
+  }
+}
+fn element(i: i32) -> vec2<u32> {
+  return element_of(float_of(grad_y_el(i, type_bytes), type) * slope_of(float_of(x_el(i, type_bytes), type)), type);
+}
+MAIN {
+  DENSE(grad_x, type_bytes, count);
+}
+
+KERNEL(silu_mul_backward_f32, MIN(PARTS(rows * columns, 256), 16384), 256)
+MAIN {
+  FOR_EACH(i, rows * columns) {
+    let at = i / columns * 2 * columns + i % columns;
+    let gate = x_f(at);
+    let up = x_f(at + columns);
+    let g = grad_y_f(i);
+    let s = sigmoid(gate);
+    grad_x_put(at, g * up * (s * (1.0 + gate * (1.0 - s))));
+    grad_x_put(at + columns, g * gate * s);
   }
 }

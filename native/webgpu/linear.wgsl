@@ -96,6 +96,11 @@ MAIN {
   multiply(gid % each, tid, m, n, k);
 }
 
+ALSO(matmul_f16, matmul_f32, a_f(which * a_batch + row_ * a_row + k_ * a_column) => f32_of_half(a_h(which * a_batch + row_ * a_row + k_ * a_column)), b_f(which * b_batch + k_ * b_row + column_ * b_column) => f32_of_half(b_h(which * b_batch + k_ * b_row + column_ * b_column)), c_put(which * c_batch + row_ * c_row + column_, v) => c_put_el(which * c_batch + row_ * c_row + column_, 2, vec2<u32>(half_of_f32(v), 0u)))
+ATOMIC(matmul_f16, 1)
+ALSO(matmul_bf16, matmul_f16, f32_of_half => f32_of_bfloat, half_of_f32 => bfloat_of_f32)
+ATOMIC(matmul_bf16, 1)
+
 KERNEL(windows_f32, batch * groups * CHOOSE(m < 8, m * PARTS(j0 * j1 * j2 * j3, 4), PARTS(m, 32) * PARTS(j0 * j1 * j2 * j3, 32)), 64, few=m < 8)
 var<private> which: i32;
 // Where the tile's columns and the rows of its depth are in x: to divide costs more than to multiply.

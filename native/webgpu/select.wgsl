@@ -1,4 +1,4 @@
-// Rows of tables.
+// Rows of tables with their gradients, and elements by their indices.
 
 KERNEL(embedding_f16, MIN(PARTS(tokens * columns, 256), 16384), 256)
 MAIN {
@@ -71,4 +71,54 @@ fn element(i: i32) -> vec2<u32> {
 }
 MAIN {
   DENSE(y, element_bytes, outer * count * inner);
+}
+
+STEP(embedding_backward_f32, MIN(PARTS(vocabulary * columns, 256), 16384), 256)
+MAIN {
+  FOR_EACH(i, vocabulary * columns) {
+    grad_w_put(i, 0.0);
+  }
+}
+
+// A group for each token: the first of those with the same id adds up the rows of all, in their order.
+KERNEL(embedding_backward_f32, tokens, 64, id_bytes)
+var<workgroup> earlier: atomic<u32>;
+var<workgroup> is_later: u32;
+var<workgroup> same: array<u32, 64>;
+MAIN {
+  if (gid >= tokens) { return; }
+  let id = ids_el(gid, id_bytes);
+  let wrong = id.x >= u32(vocabulary) || (id_bytes == 8 && id.y != 0u);
+  if (wrong && tid == 0) { fail(INDEX_RANGE); }
+  for (var n = tid; n < gid; n += THREADS) {
+    if (is_equal(ids_el(n, id_bytes), id)) { atomicStore(&earlier, 1u); }
+  }
+  workgroupBarrier();
+  if (tid == 0) { is_later = max(atomicLoad(&earlier), select(0u, 1u, wrong)); }
+  if (workgroupUniformLoad(&is_later) != 0u) { return; }
+  for (var base = gid; base < tokens; base += THREADS) {
+    workgroupBarrier();
+    same[tid] = 0u;
+    if (base + tid < tokens) { same[tid] = select(0u, 1u, is_equal(ids_el(base + tid, id_bytes), id)); }
+    workgroupBarrier();
+    for (var j = 0; j < 64; j++) {
+      if (same[j] == 0u) { continue; }
+      for (var c = tid; c < columns; c += THREADS) {
+        let at = i32(id.x) * columns + c;
+        grad_w_put(at, grad_w_f(at) + grad_y_f((base + j) * columns + c));
+      }
+    }
+  }
+}
+
+KERNEL(one_hot, MIN(PARTS(count * classes, 256), 16384), 256, type, index_type)
+fn element(i: i32) -> vec2<u32> {
+  let at = whole_of(index_el(i / classes, index_type_bytes), index_type);
+  if (at.y != 0u || at.x >= u32(classes)) { fail(INDEX_RANGE); }
+  let hit = at.y == 0u && at.x == u32(i % classes);
+  if (is_float(type)) { return element_of(select(0.0, 1.0, hit), type); }
+  return vec2<u32>(select(0u, 1u, hit), 0u);
+}
+MAIN {
+  DENSE(y, type_bytes, count * classes);
 }

@@ -86,17 +86,20 @@ def test_bytes_between_words() -> None:
 
 
 def test_elements_are_written_by_their_indices() -> None:
-    """No kernel does that here; what the host writes must not stay in its copy."""
-    warnings.filterwarnings("ignore", ".*the host computes it from copies")
-    for kind in ("float32", "float16", "int64"):
+    for kind in ("float32", "float16", "int64", "uint8"):
         written = []
         for device in (DEVICE, "cpu"):
             x = pyapp.arange(12, device=device).to(kind).reshape(3, 4)
             values = pyapp.tensor([[50, 60, 70], [80, 90, 91]], dtype=kind, device=device)
             x.T[pyapp.tensor([2, 0], device=device)] = values
             x.index_copy_(1, pyapp.tensor([1], device=device), x[:, 3:])
+            x[pyapp.tensor([1, 1, -2], device=device), pyapp.tensor([3, 0, 3], device=device)] = 7
+            x.scatter_(1, pyapp.tensor([[0, 0], [3, 0]], device=device), values[:, :2])
+            x.scatter_reduce_(0, pyapp.tensor([[2, 2, 1, 1]], device=device), x[1:2] * 2, "amax")
             written.append(x.tolist())
         assert written[0] == written[1]
+    with pytest.raises(IndexError):
+        x.to(DEVICE).scatter_(1, pyapp.tensor([[4]], device=DEVICE), 1).tolist()
 
 
 def test_memory_is_given_back() -> None:
@@ -116,7 +119,7 @@ def test_memory_is_given_back() -> None:
 
 def test_what_has_no_kernel_is_computed_by_the_host() -> None:
     x = normal(3, 4)
-    for function in (lambda x: x.double() * 2, lambda x: x.cumprod(1), lambda x: x.lgamma()):
+    for function in (lambda x: x.double() * 2, lambda x: x.cummax(1).values, lambda x: x.lgamma()):
         with pytest.warns(UserWarning, match="webgpu has no kernel for '.*the host computes it"):
             found = function(x.to(DEVICE))
         close(found, function(x))
@@ -135,14 +138,15 @@ def test_every_program_compiles() -> None:
     import pyodide.ffi
 
     texts = {}
-    for name, program in wgsl.programs().items():
-        pointers, dims, _ = (group.split() for group in SIGNATURES[name].split("|"))
+    for name, kernel in wgsl.programs().items():
+        dims = SIGNATURES[name].split("|")[1].split()
         sizes = [
             {"type": 13, "x_type": 13, "y_type": 13, "index_type": 8, "element_bytes": 4}.get(dim, 2) for dim in dims
         ]
-        constants = [int(number(sizes)) for number in program.constants.values()]
-        kinds = "".join("w" if writes else "r" for writes in wgsl.written(name))
-        texts[name] = wgsl.text_of(name, constants, range(len(pointers)), kinds, False, False)
+        for number, program in enumerate((*kernel.steps, kernel)):
+            constants = [int(constant(sizes)) for constant in program.constants.values()]
+            kinds = "".join("w" if writes else "r" for writes in program.written)
+            texts[f"{name} {number}"] = wgsl.text_of(program, constants, range(len(program.slots)), kinds, False, False)
 
     def check(name: str) -> None:
         code = pyodide.ffi.to_js({"code": texts[name]}, dict_converter=js.Object.fromEntries)
@@ -259,6 +263,167 @@ def test_ops(monkeypatch: pytest.MonkeyPatch) -> None:
         close(results[1], results[0])
 
     check_each(check, [(name,) for name in (*OPS, *ELEMENTWISE)])
+
+
+IDS = pyapp.tensor([3, 1, 3, 0, 3, 1, 4])
+TARGETS = pyapp.tensor([2, -100, 0, 8, 2])
+NAN, SMALL = float("nan"), dict(stride=2, padding=1)
+SLOPED: dict[str, tuple[Any, list[Tensor]]] = {
+    "activations": (lambda x: F.gelu(x) + F.gelu(x, approximate="tanh") * F.silu(x) + x.tanh().abs(), [normal(70) * 3]),
+    "activations of halves": (lambda x: (F.gelu(x.half()) + F.silu(x.half())).float(), [normal(7, 11)]),
+    "silu_mul": (lambda x: ops.silu_mul(x), [normal(5, 12)]),
+    "softmax": (lambda x: x.softmax(-1) + x.softmax(0) + x.log_softmax(-1) + x.log_softmax(1), [normal(3, 5, 70)]),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (50,), w), [normal(37, 50), normal(50, seed=1)]),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (50,), w, b), [normal(37, 50), normal(50, seed=1), normal(50)]),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [normal(5, 3, 7), normal(3), normal(3)]),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [normal(5, 4, 7), normal(4), normal(4, seed=1)]),
+    "cross_entropy": (lambda x: F.cross_entropy(x, TARGETS.to(x.device)), [normal(5, 70)]),
+    "cross_entropy of int32": (
+        lambda x: F.cross_entropy(x, IDS[:5].int().to(x.device), reduction="sum"), [normal(5, 9)],
+    ),
+    "cross_entropy with weights": (
+        lambda x, w: F.cross_entropy(x, TARGETS.to(x.device), w.detach(), label_smoothing=0.1) + w.sum(),
+        [normal(5, 9), normal(9, seed=1).abs()],
+    ),
+    "cross_entropy of rows": (
+        lambda x: F.cross_entropy(x, TARGETS.to(x.device), reduction="none", label_smoothing=0.2), [normal(5, 9)],
+    ),
+    "cross_entropy of pictures": (lambda x: F.cross_entropy(x, IDS.reshape(1, 7).to(x.device)), [normal(1, 5, 7)]),
+    "other losses": (
+        lambda x, y: F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        [normal(5, 9), normal(5, 9, seed=1)],
+    ),
+    "embedding": (lambda w: F.embedding(IDS.to(w.device), w), [normal(5, 70)]),
+    "rows that repeat": (lambda x: x[IDS.to(x.device), :, IDS.flip(0).to(x.device)], [normal(5, 3, 5)]),
+    "gather": (lambda x: x.gather(0, IDS.reshape(1, 7).expand(2, 7).to(x.device)), [normal(5, 7)]),
+    "written": (
+        lambda x, y: x.clone().index_put_((IDS.to(x.device),), y, accumulate=True).index_fill(
+            1, IDS[:2].to(x.device), 0.5
+        ).scatter(1, IDS.reshape(1, 7)[:, :1].to(x.device), 2.0),
+        [normal(5, 6), normal(7, 6, seed=1)],
+    ),
+    "max_pool2d": (
+        lambda x: F.max_pool2d(x.round(), 3, **SMALL) + F.adaptive_max_pool2d(x, (5, 4)), [normal(2, 3, 9, 8)],
+    ),
+    "max_pool1d of halves": (lambda x: F.max_pool1d(x.half(), 2, 3, dilation=2).float(), [normal(3, 17)]),
+    "avg_pool2d": (
+        lambda x: F.avg_pool2d(x, 3, **SMALL) + F.adaptive_avg_pool2d(x, (5, 4)) + F.avg_pool2d(
+            x, 3, **SMALL, count_include_pad=False
+        ),
+        [normal(2, 3, 9, 8)],
+    ),
+    "avg_pool1d of halves": (lambda x: F.avg_pool1d(x.half(), 3, 2).float(), [normal(3, 17)]),
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+        [normal(2, 6, 9, 11), normal(10, 3, 3, 2, seed=1), normal(10, seed=2)],
+    ),
+    "depthwise": (
+        lambda x, w, b: F.conv2d(x, w, b, (1, 2), (2, 1), groups=5),
+        [normal(2, 5, 9, 8), normal(10, 1, 3, 5), normal(10)],
+    ),
+    "conv transpose": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (1, 2)),
+        [normal(2, 4, 5, 3), normal(4, 3, 3, 2, seed=1), normal(6, seed=2)],
+    ),
+    "sizes": (
+        lambda x: F.interpolate(x, (9, 5), mode="bilinear") + F.interpolate(x, (9, 5)), [normal(2, 2, 4, 7)],
+    ),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [normal(2, 3, 70, 20), normal(2, 3, 70, 20, seed=1), normal(2, 3, 70, 70, seed=2)],
+    ),
+    "attention with a mask": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, (m > -1).detach()) + 0 * m.sum(),
+        [normal(2, 2, 9, 8), normal(2, 2, 67, 8, seed=1), normal(2, 2, 67, 5, seed=2), normal(9, 67, seed=3)],
+    ),
+    "attention with numbers, of groups": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m.detach(), enable_gqa=True) + 0 * m.sum(),
+        [normal(1, 4, 5, 8), normal(1, 2, 5, 8, seed=1), normal(1, 2, 5, 8, seed=2), normal(1, 1, 5, 5, seed=3)],
+    ),
+    "attention of halves": (
+        lambda q, k, v: F.scaled_dot_product_attention(q.half(), k.half(), v.half(), is_causal=True).float(),
+        [normal(1, 3, 19, 20), normal(1, 3, 19, 20, seed=1), normal(1, 3, 19, 8, seed=2)],
+    ),
+    "products so far": (lambda x: x.cumprod(1) + x.cumsum(0), [normal(3, 131)]),
+    "products of halves": (lambda x, y: (x.half() @ y.half()).float(), [normal(2, 9, 33), normal(2, 33, 40, seed=1)]),
+    "dropout": (lambda x: F.dropout(x, 0.5) * 0 + x, [normal(3, 131)]),
+}  # fmt: skip
+
+
+def test_gradients() -> None:
+    def check(name: str) -> None:
+        function, inputs = SLOPED[name]
+        results: list[list[Tensor]] = []
+        for device in ("cpu", DEVICE):
+            own = [x.detach().to(device).requires_grad_() for x in inputs]
+            y = function(*own)
+            y.backward(normal(*y.shape, seed=9).to(device) if y.shape else None)
+            results.append([y, *(x.grad for x in own if x.grad is not None)])
+        assert len(results[0]) == len(results[1]) == 1 + len(inputs)
+        tolerance = 4e-3 if "halves" in name else 1e-4
+        for expected, found in zip(*results, strict=True):
+            close(found.detach(), expected.detach(), tolerance)
+
+    check_each(check, [(name,) for name in SLOPED])
+
+
+@pytest.mark.parametrize("kind", [pyapp.nn.LSTM, pyapp.nn.GRU])
+def test_recurrent_layers(kind: Any) -> None:
+    pyapp.manual_seed(0)
+    layer, x = kind(6, 8, num_layers=2, batch_first=True), normal(3, 5, 6)
+    results = []
+    for device in ("cpu", DEVICE):
+        layer.to(device).zero_grad()
+        own = x.detach().to(device).requires_grad_()
+        y = layer(own)[0]
+        (y * y).sum().backward()
+        results.append([y.detach(), own.grad, *(p.grad for p in layer.parameters())])
+    for expected, found in zip(*results, strict=True):
+        close(found, expected, 1e-4)
+
+
+def test_steps_of_optimisers() -> None:
+    def check(name: str, settings: dict[str, Any]) -> None:
+        results = []
+        for device in ("cpu", DEVICE):
+            parameters = [normal(9, 7).to(device).requires_grad_(), normal(5, seed=1).to(device).requires_grad_()]
+            optimizer = getattr(pyapp.optim, name)(parameters, lr=0.1, **settings)
+            for seed in range(3):
+                for parameter in parameters:
+                    parameter.grad = normal(*parameter.shape, seed=seed + 2).to(device)
+                pyapp.nn.utils.clip_grad_norm_(parameters, 2.0)
+                optimizer.step()
+            results.append([parameter.detach() for parameter in parameters])
+        for expected, found in zip(*results, strict=True):
+            close(found, expected, 1e-4)
+
+    cases = [("SGD", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}), ("AdamW", {"weight_decay": 0.1})]
+    cases += [(name, {}) for name in ("Adam", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Lion", "Rprop")]
+    check_each(check, cases)
+
+
+def test_random_numbers_are_those_of_the_cpu() -> None:
+    found = []
+    for device in ("cpu", DEVICE):
+        pyapp.manual_seed(5)
+        found.append([pyapp.rand(3, 7, device=device), pyapp.randn(1025, device=device), pyapp.rand(2, device=device)])
+    for expected, own in zip(*found, strict=True):
+        close(own, expected, 2e-6)
+    assert found[0][0].tolist() == found[1][0].tolist()
+
+
+def test_sorting() -> None:
+    few = pyapp.tensor([[0.5, NAN, -0.0, 2.0, 0.0, -7.0], [1.0, 1.0, float("-inf"), NAN, float("inf"), 1.0]])
+    for x in (few, few.half(), (few * 3).nan_to_num(9, 9, -9).int(), few.nan_to_num(1, 1, 1).long() << 33, few > 0):
+        for dim, down in ((0, True), (1, False), (1, True)):
+            expected, there = x.sort(dim, down, stable=True), x.to(DEVICE).sort(dim, down, stable=True)
+            assert there.indices.tolist() == expected.indices.tolist()
+            assert there.values.device == DEVICE and str(there.values.tolist()) == str(expected.values.tolist())
+    x = normal(3, 2500, seed=3).round(decimals=2)
+    for own in (x, x.t()):
+        assert own.to(DEVICE).argsort(0, stable=True).tolist() == own.argsort(0, stable=True).tolist()
+    assert x.to(DEVICE).topk(7).values.tolist() == x.topk(7).values.tolist()
+    assert (x > 3.3).any(1).tolist() == (x.to(DEVICE) > 3.3).any(1).tolist() and x.to(DEVICE).isfinite().all().item()
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "q8_0", "q8_group", "q4_0", "q4_K", "q6_K"])

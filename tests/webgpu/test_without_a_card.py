@@ -26,8 +26,7 @@ def test_without_a_browser_there_is_none() -> None:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, wgsl.Program]:
     monkeypatch.setattr(wgsl, "SOURCES", SOURCES)
-    for function in (wgsl.programs, wgsl.written):
-        function.cache_clear()
+    wgsl.programs.cache_clear()
     return wgsl.programs()
 
 
@@ -35,16 +34,22 @@ def test_every_source_is_read(programs: dict[str, wgsl.Program]) -> None:
     line = re.compile(r"^(?:KERNEL|ALSO)\((\w+)", re.MULTILINE)
     named = {name for path in SOURCES.glob("*.wgsl") for name in line.findall(path.read_text())}
     assert set(programs) == named and len(named) > 60
-    for name, program in programs.items():
-        pointers, dims, floats = (group.split() for group in SIGNATURES[name].split("|"))
-        assert any(wgsl.written(name)), name
-        sizes = [1] * len(dims)
-        assert program.groups(sizes) >= 0 and program.threads <= 256, name
-        constants = [int(number(sizes)) for number in program.constants.values()]
-        text = wgsl.text_of(name, constants, range(len(pointers)), "w" * len(pointers), False, True)
-        assert text.count("{") == text.count("}") and "MAIN" not in text and "TYPE_" not in text, name
-        left = set(re.findall(r"\b(?:FOR_EACH|DENSE|SIX|OP_\w+|TAKES|ATOMIC)\b", text))
-        assert not left, f"{name}: {left}"
+    for name, kernel in programs.items():
+        sizes = [1] * len(SIGNATURES[name].split("|")[1].split())
+        for program in (*kernel.steps, kernel):
+            assert any(program.written), name
+            assert program.groups(sizes) >= 0 and program.threads <= 256, name
+            constants = [int(number(sizes)) for number in program.constants.values()]
+            slots = len(program.slots)
+            text = wgsl.text_of(program, constants, range(slots), "w" * slots, False, True)
+            assert text.count("{") == text.count("}") and "MAIN" not in text and "TYPE_" not in text, name
+            left = set(re.findall(r"\b(?:FOR_EACH|DENSE|SIX|OP_\w+|TAKES|ATOMIC|BETWEEN|USES)\b", text))
+            assert not left, f"{name}: {left}"
+    for kernel in programs.values():  # what steps leave for those after them
+        uses = [wgsl.BETWEEN in program.slots for program in (*kernel.steps, kernel)]
+        assert any(uses) == (kernel.between is not None) and not any(step.between for step in kernel.steps), (
+            kernel.kernel
+        )
 
 
 def test_what_a_record_does_not_fit_has_no_program(programs: dict[str, wgsl.Program]) -> None:

@@ -33,11 +33,13 @@ OWN_ARENA = 16 << 20  # bytes from which a block has an arena of its own
 SPACE = (1 << 32) - ARENA_ALIGNMENT  # where addresses end; 0 is not an address
 PIECE = 16 << 20  # bytes that are read at a time
 LARGEST_NUMBER = (1 << 31) - (1 << 24)  # of a dim: shaders count with 32 bits
+SMALLEST_BETWEEN = 1 << 16  # bytes
 MOST_KINDS = 4096  # of records that are remembered
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 _NAMES = list(SIGNATURES)
 _START = struct.Struct("<4i")  # the program with its memory; groups in x, y, z
-_PADDING = bytes(256 - RECORD_BYTES) if IN_BROWSER else b""  # a start has 256 bytes of numbers: a record, and this
+# A start has 256 bytes of numbers: a record, and the place of what its steps leave.
+_BEHIND = struct.Struct(f"<I{252 - RECORD_BYTES}x") if IN_BROWSER else struct.Struct("<I")
 _POINTERS_AT = 8  # in a record
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
 _DIMS_END = _DIMS_AT + 8 * DIMS
@@ -58,7 +60,7 @@ class Arena:
 class Kernel:
     """A kernel of a source: what of its records this device looks at."""
 
-    __slots__ = ("counts", "index", "name", "pointers", "program", "written")
+    __slots__ = ("counts", "index", "name", "pointers", "program", "programs")
 
     def __init__(self, index: int) -> None:
         self.index, self.name = index, _NAMES[index]
@@ -66,18 +68,44 @@ class Kernel:
         kernel = KERNELS[self.name]
         self.pointers = struct.Struct(f"<{len(kernel.pointers)}I")
         self.counts = [at for at, slot in enumerate(kernel.dims) if not slot.startswith(_WIDE)]
-        self.written = wgsl.written(self.name)
+        self.programs = *self.program.steps, self.program
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one start of a kernel runs: the number of the program among the kernel's, the constants of its text, whether
+    it writes atomics, and the groups of threads in x and y."""
+
+    number: int
+    constants: tuple[int, ...]
+    atomic: bool
+    groups: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Records of a kernel with the same dims: the constants of its text, whether it writes atomics, and the groups of
-    threads in x and y."""
+    """Records of a kernel with the same dims: their starts, None where the record is wrong; and the bytes that these
+    leave for those after them."""
 
     kernel: Kernel
-    constants: tuple[int, ...]
-    atomic: bool
-    groups: tuple[int, int]
+    parts: tuple[Part, ...] | None
+    between: int
+
+
+class Between:
+    """Memory that the steps of kernels leave for those after them, as long as a graph or the device uses it."""
+
+    __slots__ = ("address", "backend", "size")
+
+    def __init__(self, backend: Webgpu, size: int) -> None:
+        address = backend.allocate(size)
+        if address is None:
+            raise MemoryError(f"cannot allocate {size:,} bytes on webgpu for a kernel: {backend.describe_memory()}")
+        self.backend, self.address, self.size = backend, address, size
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self.backend.free(self.address)
 
 
 class Webgpu(Backend):
@@ -100,6 +128,7 @@ class Webgpu(Backend):
         self._kernels: dict[int, Kernel] = {}
         self._kinds: dict[bytes, Kind] = {}  # by kernel and dims, as records have them
         self._programs: dict[Any, int] = {}
+        self._between: Between | None = None
         self._calls: dict[Any, tuple[int, tuple[int, ...]]] = {}  # the number, and the buffers
         functions = card.functions
         one, two, four = (ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * count) for count in (1, 2, 4))
@@ -228,7 +257,7 @@ class Webgpu(Backend):
     def _starts(self, records: bytearray, count: int) -> tuple[bytes, int, int]:
         """What the card is to start for records, how many starts that is; and 0, or what is wrong, as of `run`.
         MissingKernel for a record that no source computes."""
-        made: list[bytes | bytearray] = []
+        kinds, between = [], 0
         for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
             key = bytes(records[at : at + 4] + records[at + _DIMS_AT : at + _DIMS_END])
             kind = self._kinds.get(key)
@@ -236,16 +265,23 @@ class Webgpu(Backend):
                 if len(self._kinds) >= MOST_KINDS:
                     self._kinds.clear()
                 kind = self._kinds[key] = self._kind_of(records, at)
-            if kind.groups[0] <= 0:
-                if kind.groups[0] < 0:
-                    return b"", 0, at // RECORD_BYTES << 8 | BAD_ARGUMENT
-                continue
-            pointers = kind.kernel.pointers.unpack_from(records, at + _POINTERS_AT)
-            call, places = self._call(kind, pointers)
-            made += (
-                _START.pack(call, *kind.groups, 1), records[at : at + _POINTERS_AT], kind.kernel.pointers.pack(*places),
-                records[at + _POINTERS_AT + kind.kernel.pointers.size : at + RECORD_BYTES], _PADDING,
-            )  # fmt: skip
+            if kind.parts is None:
+                return b"", 0, at // RECORD_BYTES << 8 | BAD_ARGUMENT
+            kinds.append(kind)
+            between = max(between, kind.between)
+        if between and (self._between is None or self._between.size < between):
+            self._between = Between(self, max(between, SMALLEST_BETWEEN))
+        made: list[bytes | bytearray] = []
+        for at, kind in zip(range(0, count * RECORD_BYTES, RECORD_BYTES), kinds, strict=True):
+            kernel, end = kind.kernel, at + _POINTERS_AT + kind.kernel.pointers.size
+            pointers = kernel.pointers.unpack_from(records, at + _POINTERS_AT)
+            for part in kind.parts or ():
+                call, places = self._call(kernel, part, pointers)
+                own, behind = places[: len(pointers)], places[len(pointers) :]
+                made += (
+                    _START.pack(call, *part.groups, 1), records[at : at + _POINTERS_AT], kernel.pointers.pack(*own),
+                    records[end : at + RECORD_BYTES], _BEHIND.pack(*behind or [0]),
+                )  # fmt: skip
         return b"".join(made), len(made) // 5, 0
 
     def _kind_of(self, records: bytearray, at: int) -> Kind:
@@ -256,20 +292,32 @@ class Webgpu(Backend):
             kernel = self._kernels[index] = Kernel(index)
         dims, program = values[POINTERS:-FLOATS], kernel.program
         takes = program.takes is None or program.takes(dims) != 0
-        constants = {slot: int(number(dims)) for slot, number in program.constants.items()}
         if not takes or any(abs(dims[slot]) > LARGEST_NUMBER for slot in kernel.counts):
+            constants = {slot: int(number(dims)) for slot, number in program.constants.items()}
             found = ", ".join(f"{slot} {value}" for slot, value in constants.items()) or "such sizes"
             raise MissingKernel(f"webgpu has no kernel '{kernel.name}' for {found}")
-        groups = program.groups(dims)
-        x = max(1, min(groups, wgsl.MOST_GROUPS))
-        atomic = program.atomic is not None and program.atomic(dims) != 0
-        return Kind(kernel, tuple(constants.values()), atomic, (groups if groups <= 0 else x, -(-groups // x)))
+        parts = []
+        for number, one in enumerate(kernel.programs):
+            groups = one.groups(dims)
+            if groups < 0:
+                return Kind(kernel, None, 0)
+            if groups:
+                x = min(groups, wgsl.MOST_GROUPS)
+                atomic = one.atomic is not None and one.atomic(dims) != 0
+                values = tuple(int(constant(dims)) for constant in one.constants.values())
+                parts.append(Part(number, values, atomic, (x, -(-groups // x))))
+        between = 0 if program.between is None else program.between(dims)
+        return Kind(kernel, tuple(parts), between if parts else 0)
 
-    def _call(self, kind: Kind, pointers: tuple[int, ...]) -> tuple[int, list[int]]:
-        """The number of a kernel with its memory, compiled; and where its pointers point to in their buffers."""
+    def _call(self, kernel: Kernel, part: Part, pointers: tuple[int, ...]) -> tuple[int, list[int]]:
+        """The number of a program with its memory, compiled; and where its slots are in their buffers."""
         buffers: list[int] = []
         memory: list[int | None] = []
         places = []
+        slots = len(kernel.programs[part.number].slots)
+        if slots > len(pointers):
+            assert self._between is not None
+            pointers = *pointers, self._between.address.value
         for address in pointers:
             if not address:
                 memory.append(None)
@@ -280,25 +328,28 @@ class Webgpu(Backend):
                 buffers.append(arena.buffer)
             memory.append(buffers.index(arena.buffer))
             places.append(address - arena.begin)
-        key = kind.kernel.index, kind.constants, kind.atomic, *memory, *buffers
+        key = kernel.index, part.number, part.constants, part.atomic, *memory, *buffers
         found = self._calls.get(key)
         if found is None:
             if len(buffers) > int(self.card.most):
-                raise MissingKernel(f"webgpu: '{kind.kernel.name}' needs more buffers than this graphics card allows")
-            program = self._program(kind.kernel, kind.constants, kind.atomic, memory)
+                raise MissingKernel(f"webgpu: '{kernel.name}' needs more buffers than this graphics card allows")
+            program = self._program(kernel, part.number, part.constants, part.atomic, memory)
             found = self._calls[key] = int(self.card.bind(program, *buffers)), tuple(buffers)
         return found[0], places
 
-    def _program(self, kernel: Kernel, constants: tuple[int, ...], atomic: bool, memory: list[int | None]) -> int:
-        """The number of a kernel's text; `memory`: in which of its buffers each pointer is."""
-        key = kernel.index, constants, atomic, *memory
+    def _program(
+        self, kernel: Kernel, number: int, constants: tuple[int, ...], atomic: bool, memory: list[int | None]
+    ) -> int:
+        """The number of a program's text; `memory`: in which of its buffers each slot is."""
+        key = kernel.index, number, constants, atomic, *memory
         found = self._programs.get(key)
         if found is None:
-            written = {at for at, writes in zip(memory, kernel.written, strict=True) if writes}
+            program = kernel.programs[number]
+            written = {at for at, writes in zip(memory, program.written, strict=True) if writes}
             count = 1 + max((at for at in memory if at is not None), default=-1)
             kinds = "".join("w" if at in written else "r" for at in range(count))
-            text = wgsl.text_of(kernel.name, constants, memory, kinds, atomic, self._dots)
-            name = json.dumps([kernel.name, constants, atomic, memory])
+            text = wgsl.text_of(program, constants, memory, kinds, atomic, self._dots)
+            name = json.dumps([kernel.name, number, constants, atomic, memory])
             found = self._programs[key] = int(self.card.compile(text, kinds, name))
         return found
 
@@ -308,10 +359,11 @@ class Webgpu(Backend):
         names = self._wait(self.card.remember())
         for name in names.to_py():
             try:
-                of, constants, atomic, memory = json.loads(name)
+                of, number, constants, atomic, memory = json.loads(name)
                 kernel = Kernel(_NAMES.index(of))
-                if len(constants) == len(kernel.program.constants) and len(memory) == len(kernel.written):
-                    self.card.compileAhead(self._program(kernel, tuple(constants), atomic, memory))
+                program = kernel.programs[number]
+                if len(constants) == len(program.constants) and len(memory) == len(program.slots):
+                    self.card.compileAhead(self._program(kernel, number, tuple(constants), atomic, memory))
             except (KeyError, ValueError, IndexError, TypeError):  # of another version of this package
                 continue
 
@@ -347,7 +399,7 @@ class _Replay:
     """Starts that the card keeps, as long as this function lives."""
 
     def __init__(self, backend: Webgpu, starts: bytes, count: int) -> None:
-        self._backend = backend
+        self._backend, self._between = backend, backend._between
         memory = _pointer(starts)
         self._number = int(backend.card.keep(ctypes.addressof(memory), count))
 

@@ -14,17 +14,21 @@ from pathlib import Path
 from pyapp.dataclass import dataclass
 
 from ...errors import KernelError
-from ..native import ELEMENTS, FOLDER, OPCODES, POINTER_BYTES, POINTERS, SIGNATURES
+from ..native import DIMS, ELEMENTS, FLOATS, FOLDER, OPCODES, POINTER_BYTES, POINTERS, SIGNATURES
 from .sources import Number, arguments_of, number_of
 
 SOURCES = FOLDER / "webgpu"
 COMMON = "common"
 MOST_GROUPS = 65535  # of a start, along a dimension
 _ADVICE = "Build the package again: `python native/build.py wasm` copies the sources"
-_KERNEL = re.compile(r"^(?:KERNEL|ALSO)\(", re.MULTILINE)
-_LIMIT = re.compile(r"^(TAKES|ATOMIC)\(", re.MULTILINE)
+BETWEEN = "between"  # the pointer of the memory that a kernel's steps leave for those after them
+_KERNEL = re.compile(r"^(?:KERNEL|STEP|ALSO)\(", re.MULTILINE)
+_LIMIT = re.compile(r"^(TAKES|ATOMIC|BETWEEN|USES)\(", re.MULTILINE)
+_OWN = re.compile(r"^(?:fn element\(|MAIN \{)", re.MULTILINE)  # what no other kernel uses
+_OPCODES_OF = {"unary_strided": "unary", "index_put": "scatter"}  # as kernels.h says of them
 _DIMS_AT = 2 + POINTERS * POINTER_BYTES // 4  # words in front of a record's dims in wasm, where a pointer is a word
-_FLOATS_AT = _DIMS_AT + 2 * 24
+_FLOATS_AT = _DIMS_AT + 2 * DIMS
+BETWEEN_AT = _FLOATS_AT + FLOATS  # the word of a start behind the record
 _BYTES = {"bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "bfloat16": 2}
 
 
@@ -37,11 +41,12 @@ ELEMENT_BYTES = [_element_bytes(name) for name in ELEMENTS]
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel of a source. `groups`: of `threads` threads, for a record. `constants`: dims, or numbers computed of
-    them, that its text contains, so that each set of them is a text of its own. `takes`: not 0 for records that it
-    computes; None: all. `atomic`: not 0 for records in which threads write parts of the same word."""
+    """A text of a source that is run for the records of a kernel. `groups`: of `threads` threads, for a record.
+    `constants`: dims, or numbers computed of them, that its text contains, so that each set of them is a text of its
+    own. `takes`: not 0 for records that it computes; None: all. `atomic`: not 0 for records in which threads write
+    parts of the same word. `steps`: what runs before it; `between`: the bytes that these leave for those after them."""
 
-    name: str
+    kernel: str
     groups: Number
     threads: int
     constants: dict[str, Number]
@@ -49,6 +54,19 @@ class Program:
     atomic: Number | None
     shared: str
     body: str
+    steps: tuple[Program, ...] = ()
+    between: Number | None = None
+
+    @functools.cached_property
+    def slots(self) -> list[str]:
+        """The names of its pointers: the kernel's, and `between` where it has that."""
+        names = [slot.rstrip("?") for slot in SIGNATURES[self.kernel].split("|")[0].split()]
+        return names + [BETWEEN] * (re.search(rf"\b{BETWEEN}_\w+\(", self.body) is not None)
+
+    @functools.cached_property
+    def written(self) -> tuple[bool, ...]:
+        """For each pointer, whether it writes there."""
+        return tuple(re.search(rf"\b{slot}_put\w*\(|\bDENSE\({slot},", self.body) is not None for slot in self.slots)
 
 
 def _text(path: Path) -> str:
@@ -60,41 +78,58 @@ def _read(path: Path) -> dict[str, Program]:
     text = _text(path)
     starts = [line.start() for line in _KERNEL.finditer(text)]
     shared, sections, made = text[: starts[0]] if starts else text, dict[str, str](), dict[str, Program]()
+    steps: list[Program] = []  # of the kernel that comes next
     for start, end in pairwise([*starts, len(text)]):
         section = text[start:end]
         name, *rest = arguments_of(section, section.index("(") + 1)
         if name not in SIGNATURES:
             raise KernelError(f"{name!r} is not a kernel of kernels.h", where=str(path))
         if section.startswith("ALSO"):
+            own = "\n".join(line for line in section.splitlines() if _LIMIT.match(line))
             section = sections.get(rest[0], "").replace(rest[0], name)
             for pair in rest[1:]:
                 before, _, after = pair.partition(" => ")
                 if before not in section:
                     raise KernelError(f"{name!r}: {rest[0]!r} has no {before!r}", where=str(path))
                 section = section.replace(before, after)
-        sections[name] = section
-        made[name] = _program(name, section, shared)
+            section += f"{own}\n"
+        if any(step.kernel != name for step in steps):
+            raise KernelError(f"{name!r} stands between {steps[0].kernel!r} and its steps", where=str(path))
+        program = _program(name, section, shared, sections, tuple(steps))
+        if section.startswith("STEP"):
+            steps.append(program)
+        else:
+            sections[name], made[name], steps = section, program, []
     return made
 
 
-def _program(name: str, section: str, shared: str) -> Program:
+def _program(name: str, section: str, shared: str, sections: dict[str, str], steps: tuple[Program, ...]) -> Program:
     _, groups, threads, *constants = arguments_of(section, section.index("(") + 1)
 
     def computed(expression: str) -> Number:
         return number_of(_with_opcodes(expression, name), name, {})
 
-    limits = {line[1]: computed(arguments_of(section, line.end())[1]) for line in _LIMIT.finditer(section)}
+    limits = {line[1]: arguments_of(section, line.end())[1] for line in _LIMIT.finditer(section)}
+    numbers = {line: computed(expression) for line, expression in limits.items() if line != "USES"}
     pairs = (constant.partition("=") for constant in constants)
-    numbers = {slot.strip(): computed(value or slot) for slot, _, value in pairs}
-    body = re.sub(r"^(?:TAKES|ATOMIC)\(.*$", "", section[section.index("\n") :], flags=re.MULTILINE)
+    constant_numbers = {slot.strip(): computed(value or slot) for slot, _, value in pairs}
+    body = _body_of(section)
+    if "USES" in limits:
+        body = _OWN.split(_body_of(sections.get(limits["USES"], "\n")))[0] + body
+    whole = not section.startswith("STEP")
     return Program(
-        name, computed(groups), int(threads), numbers, limits.get("TAKES"), limits.get("ATOMIC"), shared, body
-    )
+        name, computed(groups), int(threads), constant_numbers, numbers.get("TAKES"), numbers.get("ATOMIC"), shared,
+        body, steps if whole else (), numbers.get("BETWEEN"),
+    )  # fmt: skip
+
+
+def _body_of(section: str) -> str:
+    return re.sub(rf"{_LIMIT.pattern}.*$", "", section[section.index("\n") :], flags=re.MULTILINE)
 
 
 def _with_opcodes(text: str, kernel: str) -> str:
     """The text with numbers instead of OP_exp and so on: the operations of the kernel."""
-    codes = {name: code for code, (name, *_) in enumerate(OPCODES.get(kernel, OPCODES["unary"]))}
+    codes = {name: code for code, (name, *_) in enumerate(OPCODES.get(_OPCODES_OF.get(kernel, kernel), {}))}
     return re.sub(r"\bOP_(\w+)", lambda match: str(codes[match[1]]), text)
 
 
@@ -114,17 +149,6 @@ def _common() -> str:
     return _text(SOURCES / f"{COMMON}.wgsl")
 
 
-@functools.cache
-def written(name: str) -> tuple[bool, ...]:
-    """For each pointer of a kernel: whether it writes there."""
-    pointers, body = _pointers(name), programs()[name].body
-    return tuple(re.search(rf"\b{slot}_put\w*\(|\bDENSE\({slot},", body) is not None for slot in pointers)
-
-
-def _pointers(name: str) -> list[str]:
-    return [slot.rstrip("?") for slot in SIGNATURES[name].split("|")[0].split()]
-
-
 def _constant(slot: str) -> str:
     """The name of a constant: "type" is a word of WGSL."""
     return "type_" if slot == "type" else slot
@@ -135,12 +159,12 @@ def _word(at: int) -> str:
 
 
 def text_of(
-    name: str, constants: Sequence[int], memory: Sequence[int | None], kinds: str, atomic: bool, dots: bool
+    program: Program, constants: Sequence[int], memory: Sequence[int | None], kinds: str, atomic: bool, dots: bool
 ) -> str:
-    """The WGSL text of a kernel. `constants`: the values of the program's constants. `memory`: for each pointer, in
-    which buffer it is, None where it is absent; `kinds`: for each buffer "w" where the kernel writes, else "r".
-    `dots`: whether the browser has products of four bytes."""
-    program = programs()[name]
+    """The WGSL text of a program. `constants`: the values of its constants. `memory`: for each of its slots, in which
+    buffer it is, None where it is absent; `kinds`: for each buffer "w" where the kernel writes, else "r". `dots`:
+    whether the browser has products of four bytes."""
+    name, slots = program.kernel, program.slots
     pointers, dims, floats = (group.split() for group in SIGNATURES[name].split("|"))
     text = [
         "@group(0) @binding(0) var<uniform> P: array<vec4<u32>, 16>;",
@@ -151,9 +175,9 @@ def text_of(
     for at, kind in enumerate(kinds):
         mode, element = ("read_write", "atomic<u32>" if atomic else "u32") if kind == "w" else ("read", "u32")
         text.append(f"@group(1) @binding({at}) var<storage, {mode}> m{at}: array<{element}>;")
-    for at, (slot, buffer) in enumerate(zip(_pointers(name), memory, strict=True)):
-        writes = written(name)[at] if buffer is None else kinds[buffer] == "w"
-        text.append(_accessors(slot, at, buffer, writes, atomic and writes))
+    for at, (slot, buffer, written) in enumerate(zip(slots, memory, program.written, strict=True)):
+        writes = written if buffer is None else kinds[buffer] == "w"
+        text.append(_accessors(slot, BETWEEN_AT if slot == BETWEEN else 2 + at, buffer, writes, atomic and writes))
     for slot, value in zip(program.constants, constants, strict=True):
         text.append(f"const {_constant(slot)}: i32 = {value};")
         if slot.endswith("type"):
@@ -168,8 +192,9 @@ def text_of(
 
 
 def _accessors(slot: str, at: int, buffer: int | None, writes: bool, atomic: bool) -> str:
-    """What reads and writes at a pointer: elements counted from it, `raw` words of the whole buffer."""
-    start, m = f"P[{(2 + at) // 4}][{(2 + at) % 4}]", f"m{buffer}"
+    """What reads and writes at a pointer, whose place is word `at`: elements counted from it, `raw` words of the whole
+    buffer."""
+    start, m = _word(at), f"m{buffer}"
     atomic = atomic and buffer is not None
     load = "0u" if buffer is None else f"atomicLoad(&{m}[w])" if atomic else f"{m}[w]"
     text = f"""fn {slot}_raw(w: u32) -> u32 {{ return {load}; }}
