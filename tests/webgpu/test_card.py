@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, ops
+from pyapp import Tensor, nn, ops
 from pyapp.engine import capture, quant
 from pyapp.engine.device import HiddenAddress
 from pyapp.engine.devices import webgpu
@@ -531,6 +531,45 @@ def test_a_model_writes_what_it_writes_on_the_cpu() -> None:
     assert card.starts - starts == 58 and card.submissions - submissions == 1
     sampler.sample(logits)
     assert card.starts - starts == 59 and card.submissions - submissions == 2
+
+
+class _Sees(nn.Module):
+    """A convolution, norms, pools and attention: what many trainings have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+        self.places, self.drop = nn.Embedding(9, 8), nn.Dropout(0.1)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor, places: Tensor) -> Any:
+        x = self.filters(x).flatten(2).transpose(1, 2)  # (B, 9, 8)
+        return self.head(self.layer(self.drop(x + self.places(places))).mean(1))
+
+
+def _losses(device: str) -> list[float]:
+    """Of two steps, and of three as one Graph."""
+    pyapp.manual_seed(0)
+    model = _Sees().to(device)
+    optimizer = pyapp.optim.AdamW(model.parameters(), lr=0.01)
+    x, places, target = normal(6, 1, 6, 6).to(device), pyapp.arange(9).to(device), IDS[:6].to(device)
+
+    def step(x: Tensor, target: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x, places), target)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = pyapp.compile(step)
+    return [float(one(x, target)) for one in (step, step, compiled, compiled, compiled)]
+
+
+def test_a_training_is_that_of_the_cpu() -> None:
+    expected = _losses("cpu")
+    np.testing.assert_allclose(_losses(DEVICE), expected, rtol=1e-4)
+    assert expected[-1] < expected[0]
 
 
 def test_models_that_hear_and_see() -> None:

@@ -304,8 +304,8 @@ class Webgpu(Backend):
             if groups:
                 x = min(groups, wgsl.MOST_GROUPS)
                 atomic = one.atomic is not None and one.atomic(dims) != 0
-                values = tuple(int(constant(dims)) for constant in one.constants.values())
-                parts.append(Part(number, values, atomic, (x, -(-groups // x))))
+                fixed = tuple(int(constant(dims)) for constant in one.constants.values())
+                parts.append(Part(number, fixed, atomic, (x, -(-groups // x))))
         between = 0 if program.between is None else program.between(dims)
         return Kind(kernel, tuple(parts), between if parts else 0)
 
