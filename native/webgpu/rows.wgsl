@@ -180,6 +180,95 @@ MAIN {
   }
 }
 
+KERNEL(normalize, rows, 64)
+TAKES(normalize, (type == TYPE_float32) * (weight_type == TYPE_float32))
+// Where element e of a row lies, and its weight.
+fn place_of(row: i32, e: i32) -> i32 { return row * row_stride + e / length * segment_stride + e % length; }
+fn weight_of(row: i32, e: i32) -> i32 {
+  return row % max(weight_period, 1) * weight_row + e / length * weight_segment + e % length * weight_element;
+}
+fn value(row: i32, e: i32) -> f32 { return x_f(place_of(row, e)); }
+MAIN {
+  if (gid >= rows) { return; }
+  let many_elements = segments * length;
+  var mean = 0.0;
+  if (centred == 1) {
+    var s = 0.0;
+    for (var e = tid; e < many_elements; e += THREADS) { s += value(gid, e); }
+    mean = sum_all(s, tid) / f32(many_elements);
+  }
+  var t = 0.0;
+  for (var e = tid; e < many_elements; e += THREADS) { let v = value(gid, e) - mean; t += v * v; }
+  let variance = sum_all(t, tid) / f32(many_elements);
+  let inverse = 1.0 / sqrt(variance + epsilon);
+  for (var e = tid; e < many_elements; e += THREADS) {
+    var v = (value(gid, e) - mean) * inverse;
+    if (weight_given) { v *= weight_f(weight_of(gid, e)); }
+    if (bias_given) { v += bias_f(weight_of(gid, e)); }
+    y_put(place_of(gid, e), v);
+  }
+  if (tid == 0 && statistics_given) {
+    statistics_put(3 * gid, mean);
+    statistics_put(3 * gid + 1, variance);
+    statistics_put(3 * gid + 2, inverse);
+  }
+}
+
+KERNEL(normalize_backward, rows, 64)
+TAKES(normalize_backward, (type == TYPE_float32) * (weight_type == TYPE_float32))
+USES(normalize_backward, normalize)
+fn weighted(row: i32, e: i32) -> f32 {
+  var h = grad_y_f(place_of(row, e));
+  if (weight_given) { h *= weight_f(weight_of(row, e)); }
+  return h;
+}
+MAIN {
+  if (gid >= rows) { return; }
+  let many_elements = segments * length;
+  let mean = statistics_f(3 * gid);
+  let inverse = statistics_f(3 * gid + 2);
+  var sum = 0.0;
+  var product = 0.0;
+  for (var e = tid; e < many_elements; e += THREADS) {
+    let h = weighted(gid, e);
+    sum += h;
+    product += h * ((value(gid, e) - mean) * inverse);
+  }
+  sum = select(0.0, sum_all(sum, tid) / f32(many_elements), centred == 1);
+  product = sum_all(product, tid) / f32(many_elements);
+  for (var e = tid; e < many_elements; e += THREADS) {
+    let v = (weighted(gid, e) - sum - (value(gid, e) - mean) * inverse * product) * inverse;
+    grad_x_put(place_of(gid, e), v);
+  }
+}
+
+// A group for each weight, which is that of whole rows, or of a segment of each of them.
+KERNEL(normalize_weights_backward, weights, 64)
+TAKES(normalize_weights_backward, (type == TYPE_float32) * (weight_element == 0) * ((weight_segment == 0) * (weight_row == 1) + (weight_segment == 1) * (weight_row == segments)))
+MAIN {
+  if (gid >= weights) { return; }
+  let own_segments = select(segments, 1, weight_segment == 1);
+  let first = select(gid, gid / segments, weight_segment == 1);
+  let segment = select(0, gid % segments, weight_segment == 1);
+  let period = max(weight_period, 1);
+  let each = own_segments * length;
+  var of_weight = 0.0;
+  var of_bias = 0.0;
+  for (var i = tid; i < (rows - first + period - 1) / period * each; i += THREADS) {
+    let row = first + i / each * period;
+    let at = row * row_stride + (segment + i % each / length) * segment_stride + i % length;
+    let g = grad_y_f(at);
+    of_weight += g * ((x_f(at) - statistics_f(3 * row)) * statistics_f(3 * row + 2));
+    of_bias += g;
+  }
+  of_weight = sum_all(of_weight, tid);
+  of_bias = sum_all(of_bias, tid);
+  if (tid == 0) {
+    grad_weight_put(gid, of_weight);
+    if (grad_bias_given) { grad_bias_put(gid, of_bias); }
+  }
+}
+
 KERNEL(softmax_f32, rows, 64)
 MAIN {
   if (gid >= rows) { return; }

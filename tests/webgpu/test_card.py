@@ -276,6 +276,13 @@ SLOPED: dict[str, tuple[Any, list[Tensor]]] = {
     "rms_norm": (lambda x, w: F.rms_norm(x, (50,), w), [normal(37, 50), normal(50, seed=1)]),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (50,), w, b), [normal(37, 50), normal(50, seed=1), normal(50)]),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [normal(5, 3, 7), normal(3), normal(3)]),
+    "batch_norm of pictures": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, True), [normal(3, 4, 5, 4), normal(4, seed=1), normal(4)],
+    ),
+    "instance_norm": (lambda x: F.instance_norm(x), [normal(3, 4, 5, 4)]),
+    "group_norm of pictures": (
+        lambda x, w, b: F.group_norm(x, 2, w, b), [normal(3, 6, 5, 4), normal(6, seed=1), normal(6)],
+    ),
     "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [normal(5, 4, 7), normal(4), normal(4, seed=1)]),
     "cross_entropy": (lambda x: F.cross_entropy(x, TARGETS.to(x.device)), [normal(5, 70)]),
     "cross_entropy of int32": (
