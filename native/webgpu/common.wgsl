@@ -157,6 +157,21 @@ fn product_of(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let p = wide_product(a.x, b.x);
   return vec2<u32>(p.x, p.y + a.x * b.y + a.y * b.x);
 }
+// a / b and its rest, of whole numbers without signs.
+fn divided(a: vec2<u32>, b: vec2<u32>) -> array<vec2<u32>, 2> {
+  if ((a.y | b.y) == 0u) { return array<vec2<u32>, 2>(vec2<u32>(a.x / b.x, 0u), vec2<u32>(a.x % b.x, 0u)); }
+  var quotient = vec2<u32>(0u, 0u);
+  var rest = vec2<u32>(0u, 0u);
+  for (var k = 63u; k < 64u; k--) { // until it wraps
+    let carried = (rest.y >> 31u) == 1u;
+    rest = vec2<u32>((rest.x << 1u) | (select(a.x >> (k & 31u), a.y >> (k & 31u), k > 31u) & 1u), (rest.y << 1u) | (rest.x >> 31u));
+    if (carried || rest.y > b.y || (rest.y == b.y && rest.x >= b.x)) {
+      rest = sum_of(rest, negated(b));
+      if (k > 31u) { quotient.y |= 1u << (k & 31u); } else { quotient.x |= 1u << k; }
+    }
+  }
+  return array<vec2<u32>, 2>(quotient, rest);
+}
 fn is_less(a: vec2<u32>, b: vec2<u32>) -> bool { return i32(a.y) < i32(b.y) || (a.y == b.y && a.x < b.x); }
 fn is_equal(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x == b.x && a.y == b.y; }
 

@@ -40,7 +40,6 @@ MAIN {
 }
 
 KERNEL(fill, MIN(PARTS(count, 256), 16384), 256, type)
-TAKES(fill, type != TYPE_float64)
 fn element(i: i32) -> vec2<u32> {
   if (is_float(type)) { return element_of(f32_of_f64(number_low, number_high), type); }
   return vec2<u32>(number_low, number_high);

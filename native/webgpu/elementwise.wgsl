@@ -22,7 +22,7 @@ ALSO(maximum_f32, add_f32, p + q => select(larger(p, q), q, is_nan(q)))
 ALSO(minimum_f32, add_f32, p + q => select(smaller(p, q), q, is_nan(q)))
 
 KERNEL(binary, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type)
-TAKES(binary, (type > 10) * (type < TYPE_float64) * (opcode != OP_logaddexp) * (opcode != OP_ldexp) * (opcode != OP_nextafter) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16) * (opcode != OP_pow) * (opcode != OP_bitwise_left_shift) * (opcode != OP_bitwise_right_shift) * (opcode != OP_floor_divide) * (opcode != OP_remainder) * (opcode != OP_fmod))
+TAKES(binary, (type > 10) * (type < TYPE_float64) * (opcode != OP_logaddexp) * (opcode != OP_ldexp) * (opcode != OP_nextafter) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16) * (opcode != OP_pow) * (opcode != OP_bitwise_left_shift) * (opcode != OP_bitwise_right_shift))
 const gives_bool = opcode >= OP_eq && opcode <= OP_logical_xor;
 const result_bytes = select(type_bytes, 1, gives_bool);
 fn power(a: f32, b: f32) -> f32 {
@@ -85,11 +85,25 @@ fn of_two_truths(p: bool, q: bool) -> bool {
     default: { return p != q; }
   }
 }
+fn quotient_of(p: vec2<u32>, q: vec2<u32>) -> vec2<u32> {
+  if ((q.x | q.y) == 0u) { fail(DIVISION_BY_ZERO); return q; }
+  let p_negative = (p.y >> 31u) == 1u;
+  let q_negative = (q.y >> 31u) == 1u;
+  let found = divided(select(p, negated(p), p_negative), select(q, negated(q), q_negative));
+  let is_whole = (found[1].x | found[1].y) == 0u;
+  let rest = select(found[1], negated(found[1]), p_negative);
+  if (opcode == OP_fmod) { return rest; }
+  let falls = p_negative != q_negative && !is_whole;
+  if (opcode == OP_remainder) { return select(rest, sum_of(rest, q), falls); }
+  let quotient = select(found[0], sum_of(found[0], vec2<u32>(1u, 0u)), falls);
+  return select(quotient, negated(quotient), p_negative != q_negative);
+}
 fn of_wholes(p: vec2<u32>, q: vec2<u32>) -> vec2<u32> {
   switch opcode {
     case OP_add: { if (type == TYPE_bool) { return p | q; } return sum_of(p, q); }
     case OP_sub: { return sum_of(p, negated(q)); }
     case OP_mul: { return product_of(p, q); }
+    case OP_floor_divide, OP_remainder, OP_fmod: { return quotient_of(p, q); }
     case OP_maximum, OP_fmax: { return select(p, q, is_less(p, q)); }
     case OP_minimum, OP_fmin: { return select(p, q, is_less(q, p)); }
     case OP_bitwise_and: { return p & q; }

@@ -467,8 +467,8 @@ MAIN {
 }
 
 KERNEL(reduce, outer * inner, 64, opcode, y_type, x_type)
-TAKES(reduce, (y_type == TYPE_bool) * ((opcode == OP_any) + (opcode == OP_all)) * (x_type != TYPE_float64) * ((x_type > 10) + (x_type < 9)) + (x_type > 10) * (x_type < TYPE_float64) * (y_type != TYPE_float64) * ((y_type == TYPE_float32) + (y_type == TYPE_int64)) + (x_type < 9) * (x_type != TYPE_uint32) * (x_type != TYPE_uint64) * (y_type == TYPE_int64) * (opcode != OP_argmax) * (opcode != OP_argmin))
-ATOMIC(reduce, y_type == TYPE_bool)
+TAKES(reduce, (y_type == TYPE_bool) * ((opcode == OP_any) + (opcode == OP_all)) * (x_type != TYPE_float64) * ((x_type > 10) + (x_type < 9)) + (x_type > 10) * (x_type < TYPE_float64) * (y_type != TYPE_float64) * ((y_type == TYPE_float32) + (y_type == TYPE_float16) + (y_type == TYPE_bfloat16) + (y_type == TYPE_int64)) + (x_type < 9) * (x_type != TYPE_uint32) * (x_type != TYPE_uint64) * (y_type == TYPE_int64) * (opcode != OP_argmax) * (opcode != OP_argmin))
+ATOMIC(reduce, (y_type == TYPE_bool) + (y_type == TYPE_float16) + (y_type == TYPE_bfloat16))
 var<workgroup> wholes: array<vec2<u32>, 64>;
 const of_truths = opcode == OP_any || opcode == OP_all;
 const is_arg = opcode == OP_argmax || opcode == OP_argmin;
@@ -548,12 +548,12 @@ MAIN {
   }
   r = parts[0];
   if (opcode == OP_var) { r /= f32(reduced) - correction; }
-  if (tid == 0) { y_put(gid, r); }
+  if (tid == 0) { y_put_el(gid, y_type_bytes, element_of(r, y_type)); }
 }
 
 // A group goes along a line, 64 elements at a time.
 KERNEL(scan, outer * inner, 64, opcode, type)
-TAKES(scan, ((opcode == OP_cumsum) + (opcode == OP_cumprod)) * ((type == TYPE_float32) + (type < 9) * (type != TYPE_uint64)))
+TAKES(scan, ((opcode == OP_cumsum) + (opcode == OP_cumprod)) * ((type == TYPE_float32) + (type < 9) * (type != TYPE_uint64)) + (opcode == OP_logcumsumexp) * (type == TYPE_float32))
 var<workgroup> sums: array<vec2<u32>, 64>;
 const result_bytes = select(8, 4, type == TYPE_float32);
 const product = opcode == OP_cumprod;
@@ -561,12 +561,19 @@ fn joined(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   if (type == TYPE_float32) {
     let x_ = bitcast<f32>(a.x);
     let y_ = bitcast<f32>(b.x);
+    if (opcode == OP_logcumsumexp) {
+      let most = max(x_, y_);
+      if (is_nan(x_) || is_nan(y_)) { return vec2<u32>(bitcast<u32>(nan()), 0u); }
+      if (is_inf(most)) { return vec2<u32>(bitcast<u32>(most), 0u); }
+      return vec2<u32>(bitcast<u32>(most + log(exp(x_ - most) + exp(y_ - most))), 0u);
+    }
     return vec2<u32>(bitcast<u32>(select(x_ + y_, x_ * y_, product)), 0u);
   }
   if (product) { return product_of(a, b); }
   return sum_of(a, b);
 }
 fn nothing() -> vec2<u32> {
+  if (opcode == OP_logcumsumexp) { return vec2<u32>(bitcast<u32>(-infinity()), 0u); }
   if (!product) { return vec2<u32>(0u, 0u); }
   return vec2<u32>(select(1u, bitcast<u32>(1.0), type == TYPE_float32), 0u);
 }

@@ -9,6 +9,41 @@ fn log1p_of(x: f32) -> f32 {
   if (u == 1.0 || u <= 0.0 || is_nan(x) || is_inf(x)) { return select(log_of(u), x, u == 1.0); }
   return log(u) * (x / (u - 1.0));
 }
+// What WGSL promises of its sines is coarse, and nothing beyond pi: (cos, sin) by a part of a quarter turn (Cody and Waite 1980).
+fn turn(x: f32) -> vec2<f32> {
+  if (is_nan(x) || is_inf(x)) { return vec2<f32>(nan(), nan()); }
+  let quarters = round(x * 0.63661977);
+  let a = ((x - quarters * 1.5703125) - quarters * 4.837512969970703e-4) - quarters * 7.54978995489188216e-8;
+  let s = a * a;
+  let cosine = 1.0 + s * (-0.5 + s * (0.041666667 + s * (-0.0013888889 + s * 2.4801587e-5)));
+  let sine = a * (1.0 + s * (-0.16666667 + s * (0.0083333333 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
+  switch i32(quarters) & 3 {
+    case 0: { return vec2<f32>(cosine, sine); }
+    case 1: { return vec2<f32>(-sine, cosine); }
+    case 2: { return vec2<f32>(-cosine, -sine); }
+    default: { return vec2<f32>(sine, -cosine); }
+  }
+}
+fn sinh_of(x: f32) -> f32 {
+  let s = x * x;
+  if (s < 0.25) { return x * (1.0 + s * (0.16666667 + s * (0.0083333333 + s * 1.9841270e-4))); }
+  let half_exp = exp(0.5 * abs(x));
+  return sign(x) * (0.5 * half_exp * half_exp - 0.5 / half_exp / half_exp);
+}
+fn cosh_of(x: f32) -> f32 {
+  let half_exp = exp(0.5 * abs(x));
+  return 0.5 * half_exp * half_exp + 0.5 / half_exp / half_exp;
+}
+fn asinh_of(x: f32) -> f32 {
+  let a = abs(x);
+  if (a > 1e9) { return sign(x) * (log_of(a) + 0.69314718); }
+  return sign(x) * log1p_of(a + a * a / (1.0 + sqrt(a * a + 1.0)));
+}
+fn acosh_of(x: f32) -> f32 {
+  if (x < 1.0) { return nan(); }
+  if (x > 1e9) { return log_of(x) + 0.69314718; }
+  return log1p_of((x - 1.0) + sqrt((x - 1.0) * (x + 1.0)));
+}
 fn of_float(x: f32, code: i32, p: f32, q: f32) -> f32 {
   switch code {
     case OP_neg: { return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u); }
@@ -26,9 +61,16 @@ fn of_float(x: f32, code: i32, p: f32, q: f32) -> f32 {
     case OP_log2: { if (x > 0.0 && !is_inf(x)) { return log2(x); } return log_of(x); }
     case OP_log10: { return log_of(x) * 0.43429448; }
     case OP_log1p: { return log1p_of(x); }
-    case OP_sin: { return sin(x); }
-    case OP_cos: { return cos(x); }
-    case OP_tan: { return tan(x); }
+    case OP_sin: { return turn(x).y; }
+    case OP_cos: { return turn(x).x; }
+    case OP_tan: { let t = turn(x); return t.y / t.x; }
+    case OP_asin: { if (abs(x) > 1.0) { return nan(); } return atan2(x, sqrt((1.0 - x) * (1.0 + x))); }
+    case OP_acos: { if (abs(x) > 1.0) { return nan(); } return atan2(sqrt((1.0 - x) * (1.0 + x)), x); }
+    case OP_sinh: { if (is_nan(x) || x == 0.0) { return x; } return sinh_of(x); }
+    case OP_cosh: { return cosh_of(x); }
+    case OP_asinh: { if (is_nan(x) || x == 0.0) { return x; } return asinh_of(x); }
+    case OP_acosh: { if (is_nan(x)) { return x; } return acosh_of(x); }
+    case OP_atanh: { if (is_nan(x) || x == 0.0) { return x; } let a = abs(x); return 0.5 * sign(x) * log1p_of(2.0 * a / (1.0 - a)); }
     case OP_atan: { return atan(x); }
     case OP_tanh: { return tanh_of(x); }
     case OP_sigmoid: { return sigmoid(x); }
@@ -85,7 +127,7 @@ fn of_any(e: vec2<u32>, code: i32, kind: i32, p: f32, q: f32) -> vec2<u32> {
 }
 
 KERNEL(unary, MIN(PARTS(count, 256), 16384), 256, opcode, type)
-TAKES(unary, (type > 10) * (type < TYPE_float64) * (opcode != OP_asin) * (opcode != OP_acos) * (opcode != OP_sinh) * (opcode != OP_cosh) * (opcode != OP_asinh) * (opcode != OP_acosh) * (opcode != OP_atanh) * (opcode != OP_sinc) * (opcode != OP_erfinv) * (opcode != OP_lgamma) * (opcode != OP_digamma) * (opcode != OP_trigamma) * (opcode != OP_i0) * (opcode != OP_bitwise_not) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16))
+TAKES(unary, (type > 10) * (type < TYPE_float64) * (opcode != OP_sinc) * (opcode != OP_erfinv) * (opcode != OP_lgamma) * (opcode != OP_digamma) * (opcode != OP_trigamma) * (opcode != OP_i0) * (opcode != OP_bitwise_not) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16))
 const result_bytes = select(type_bytes, 1, opcode >= OP_isnan);
 fn element(i: i32) -> vec2<u32> {
   return of_any(x_el(i, type_bytes), opcode, type, f32_of_f64(first_low, first_high), f32_of_f64(second_low, second_high));
@@ -95,7 +137,7 @@ MAIN {
 }
 
 KERNEL(unary_strided, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type)
-TAKES(unary_strided, (type > 10) * (type < TYPE_float64) * (opcode != OP_asin) * (opcode != OP_acos) * (opcode != OP_sinh) * (opcode != OP_cosh) * (opcode != OP_asinh) * (opcode != OP_acosh) * (opcode != OP_atanh) * (opcode != OP_sinc) * (opcode != OP_erfinv) * (opcode != OP_lgamma) * (opcode != OP_digamma) * (opcode != OP_trigamma) * (opcode != OP_i0) * (opcode != OP_bitwise_not) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16))
+TAKES(unary_strided, (type > 10) * (type < TYPE_float64) * (opcode != OP_sinc) * (opcode != OP_erfinv) * (opcode != OP_lgamma) * (opcode != OP_digamma) * (opcode != OP_trigamma) * (opcode != OP_i0) * (opcode != OP_bitwise_not) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16))
 const result_bytes = select(type_bytes, 1, opcode >= OP_isnan);
 fn element(i: i32) -> vec2<u32> {
   let e = x_el(place(i, rank, SIX(shape), SIX(x)), type_bytes);

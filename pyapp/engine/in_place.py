@@ -16,7 +16,7 @@ from weakref import ref
 
 from .autocast import REGIONS
 from .autograd import STATE, Node, enable_grad, no_grad
-from .launch import refuse_capture
+from .launch import MissingKernel, refuse_capture
 from .op import Op, claim_in_place_of, op
 from .operands import at_home
 from .tensor import Tensor, make
@@ -252,6 +252,11 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
                 and op.by_name_in_place(x, *args, **kwargs)
             ):
                 return x
+            with no_grad():
+                return _finish(x, own, call(x, *args, **kwargs))
+        except MissingKernel:  # in place; the op itself may be computed in another way
+            if tracked(x, *args, *kwargs.values()):
+                return write_tracked(x, own, lambda old: call(old, *args, **kwargs))
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))
         except MISTAKES as error:

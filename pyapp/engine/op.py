@@ -231,11 +231,10 @@ class Op:
         )
 
     def _by_the_host(self, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result by NumPy from copies of the tensors, moved to their device."""
-        assert self.host is not None
+        """What the CPU gives of copies of the tensors, moved to their device."""
         warn(by_the_host(self.name.lstrip("_"), device, *args))
         copies = [moved(argument, cpu) for argument in args]
-        result = self.host(*copies, **{name: moved(value, cpu) for name, value in kwargs.items()})
+        result = self.forward(*copies, **{name: moved(value, cpu) for name, value in kwargs.items()})
         return args[0].detach().copy_(result) if self.writes else moved(result, device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

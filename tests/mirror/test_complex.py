@@ -75,3 +75,13 @@ def test_a_graph_computes_by_parts() -> None:
     x.mul_(1j)
     graph.replay()
     np.testing.assert_allclose(graph.outputs.numpy(), ((x @ x * 2 + x.exp()).conj() / x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_numbers_without_dims_and_copies_of_parts() -> None:
+    for device in ("cpu", DEVICE):
+        z, place = pyapp.tensor(1 + 2j, device=device), pyapp.tensor(0, device=device)
+        assert z.gather(0, place).tolist() == 1 + 2j and z.scatter(-1, place, 3.0).tolist() == 3
+        assert z.scatter_add(0, place, z).tolist() == 2 + 4j
+        real = z.to(pyapp.float32)
+        real += 5
+        assert real.tolist() == 6 and z.tolist() == 1 + 2j

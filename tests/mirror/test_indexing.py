@@ -115,3 +115,11 @@ def test_what_is_out_of_range_is_refused(device: str) -> None:
     with pytest.raises(ValueError, match="setitem"):
         x[pyapp.tensor([0, 1], device=device)] = pyapp.ones(2, 2, device=device)
     assert not x.any()
+
+
+def test_nothing_is_written_where_a_mask_chooses_nothing() -> None:
+    for device in ("cpu", "mirror"):
+        x = pyapp.zeros(2, 3, device=device)
+        x[pyapp.tensor([[0], [1]], device=device), pyapp.tensor([False] * 3, device=device)] += 2
+        x[:, [False] * 3] = pyapp.ones(2, 0, device=device)
+        assert x.tolist() == [[0] * 3] * 2

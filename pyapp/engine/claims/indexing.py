@@ -199,6 +199,8 @@ def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
     """Combines a source that broadcasts to the result with what is there; False where nothing was written: an index is
     out of range."""
     view, shape = chosen.view, chosen.result()
+    if 0 in shape:
+        return True
     steps = chosen.steps()
     if steps is None:
         copied = chosen._replace(view=dense(view))

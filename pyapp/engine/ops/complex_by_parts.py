@@ -267,7 +267,9 @@ def _cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
     if dtype.is_complex:
         return _whole(_pairs(x).to(dtype.part))
     p, q = _split(x)
-    return (p != 0).logical_or(q != 0) if dtype is _dtype.bool_ else p.to(dtype)
+    if dtype is _dtype.bool_:
+        return (p != 0).logical_or(q != 0)
+    return p.clone() if p.dtype is dtype else p.to(dtype)
 
 
 @by_parts("matmul")
@@ -328,20 +330,26 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
 @by_parts("gather")
 def _gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not x.shape:
+        return _gather(x.reshape(1), 0, index.reshape(1)).reshape(())
     return _whole(OPS["gather"].call(_pairs(x), normalize_dim(dim, x.ndim, "gather"), _wide(index)))
+
+
+def _scattered(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    if not x.shape:
+        return _scattered(name, x.reshape(1), 0, index.reshape(1), source.reshape(1)).reshape(())
+    return _whole(OPS[name].call(_pairs(x), normalize_dim(dim, x.ndim, name), _wide(index), _pairs(source)))
 
 
 @by_parts("scatter")
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     source = source if isinstance(source, Tensor) else expand(as_tensor(source, x).to(x.dtype), index.shape)
-    d = normalize_dim(dim, x.ndim, "scatter")
-    return _whole(OPS["scatter"].call(_pairs(x), d, _wide(index), _pairs(source)))
+    return _scattered("scatter", x, dim, index, source)
 
 
 @by_parts("scatter_add")
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    d = normalize_dim(dim, x.ndim, "scatter_add")
-    return _whole(OPS["scatter_add"].call(_pairs(x), d, _wide(index), _pairs(src)))
+    return _scattered("scatter_add", x, dim, index, src)
 
 
 def _triangle(name: str) -> None:
