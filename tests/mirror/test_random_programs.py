@@ -1,4 +1,4 @@
-"""Random programs (tests/engine/random_programs.py) on a device whose memory the host cannot see give torch's results."""
+"""Random programs (tests/engine/random_programs.py) give torch's results where the host cannot see the memory."""
 
 from __future__ import annotations
 
