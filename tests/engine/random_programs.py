@@ -316,7 +316,7 @@ def array_of(x: Any) -> Any:
         return np.stack([array_of(x.real), array_of(x.imag)], -1)
     if str(x.dtype).split(".")[-1] in ("float16", "bfloat16"):
         x = x.float()
-    values = x.contiguous().numpy()
+    values = x.contiguous().cpu().numpy()
     return np.where(np.isfinite(values), values, np.nan) if values.dtype.kind == "f" else values
 
 
