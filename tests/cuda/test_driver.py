@@ -659,7 +659,7 @@ def test_a_card_that_the_compiler_does_not_know(patch: pytest.MonkeyPatch) -> No
 
 
 def test_a_stream_that_ends_is_waited_for(driver: Driver, patch: pytest.MonkeyPatch) -> None:
-    """Blocks that its last kernels use serve other streams afterwards; what goes wrong there is told by another call."""
+    """Blocks that its last kernels use serve other streams afterwards; errors are told by another call."""
     side = cuda.Stream()
     handle, order = side.cuda_stream, []
     with side:

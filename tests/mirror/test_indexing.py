@@ -115,3 +115,13 @@ def test_what_is_out_of_range_is_refused(device: str) -> None:
     with pytest.raises(ValueError, match="setitem"):
         x[pyapp.tensor([0, 1], device=device)] = pyapp.ones(2, 2, device=device)
     assert not x.any()
+
+
+def test_writes_that_choose_nothing() -> None:
+    """With dims before the indices, which the values have not in one walk."""
+    x = pyapp.arange(100.0).reshape(5, 4, 5)
+    there = x.to("mirror")
+    rows, none = pyapp.tensor([[3], [-4]], device="mirror"), pyapp.zeros(5, dtype="bool", device="mirror")
+    there[None, :, rows, none] = pyapp.zeros(1, 5, 2, 0, device="mirror")
+    there[None, :, rows, none] *= 2
+    assert (there.cpu() == x).all()
