@@ -27,6 +27,7 @@ CODES = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": 704,
     "CUDA_ERROR_TOO_MANY_PEERS": 711, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED": 217, "CUDA_ERROR_LAUNCH_FAILED": 719,
     "CUDA_ERROR_HARDWARE_STACK_ERROR": 714, "CUDA_ERROR_ILLEGAL_INSTRUCTION": 715,
+    "CUDA_ERROR_ECC_UNCORRECTABLE": 214, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": 222, "CUDA_ERROR_LAUNCH_TIMEOUT": 702,
     "CUDA_ERROR_MISALIGNED_ADDRESS": 716, "CUDA_ERROR_INVALID_ADDRESS_SPACE": 717, "CUDA_ERROR_INVALID_PC": 718,
 }  # fmt: skip
 
@@ -49,6 +50,9 @@ class Driver:
         self.version, self.start_code = 13000, 0
         self.busy = 0
         self.module_code = 0  # what loading kernels answers
+        self.launch_codes: list[int] = []  # what the next launches answer, before any runs
+        self.instantiate_codes: list[int] = []  # what preparing the next graphs answers
+        self.capturing = False
         self.reached, self.peer_code = True, 0  # whether cards reach each other; what permitting it answers
         self.copied: list[tuple[int, int]] = []  # (bytes, stream) of copies between cards
         self.permitted: set[tuple[int, int]] = set()  # (context, context of a card that it may read)
@@ -229,6 +233,7 @@ class Driver:
     # ---- kernels
 
     def cuModuleLoadData(self, image: bytes) -> tuple[int, Any]:
+        assert not self.capturing, "kernels are loaded while a graph is captured"
         return (self.module_code, None) if self.module_code else (0, self.card.load(image))
 
     def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple[int, int]:
@@ -243,6 +248,8 @@ class Driver:
 
     def cuLaunchKernel(self, *arguments: Any) -> tuple[int]:
         function, blocks, _, _, threads, _, _, shared, stream, values, extra = arguments
+        if self.launch_codes and (code := self.launch_codes.pop(0)):
+            return (code,)
         assert stream in self.streams and extra == 0
         assert shared <= 48 << 10 or shared <= self._granted.get(function, 0), "shared memory that was not asked for"
         library, _, name = self._functions[function]
@@ -261,14 +268,17 @@ class Driver:
 
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[int]:
         assert stream in self.streams
+        self.capturing = True
         self.card.begin_capture()
         return (0,)
 
     def cuStreamEndCapture(self, stream: int) -> tuple[int, Any]:
+        self.capturing = False
         return 0, self.card.end_capture()
 
     def cuGraphInstantiate(self, graph: Any, flags: int) -> tuple[int, Any]:
-        return 0, list(graph)
+        code = self.instantiate_codes.pop(0) if self.instantiate_codes else 0
+        return code, None if code else list(graph)
 
     def cuGraphDestroy(self, graph: Any) -> tuple[int]:
         return (0,)

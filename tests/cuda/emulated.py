@@ -148,6 +148,7 @@ class EmulatedCard(cards.Card):
         ctypes.memset(start - GUARD, FILLING, GUARD)
         ctypes.memset(start, FRESH, nbytes)
         ctypes.memset(start + nbytes, FILLING, GUARD)
+        _poison(start, nbytes, True)
         self.blocks[start] = nbytes, memory
         self.used += nbytes
         return start
@@ -156,6 +157,7 @@ class EmulatedCard(cards.Card):
         nbytes, _ = self.blocks.pop(address)
         self.used -= nbytes
         _check(address, nbytes)
+        _poison(address, nbytes, False)
 
     def check(self) -> None:
         """AssertionError where a kernel has written outside a block of memory."""
@@ -240,7 +242,17 @@ EXPORTED int emulator_arguments(const char *name)
 """
 
 
+def _poison(address: int, nbytes: int, forbidden: bool) -> None:
+    """AddressSanitizer ends the process where something reads the bytes beside a block of memory, or no longer does."""
+    if "address" in SANITIZE:
+        act = getattr(ctypes.CDLL(None), f"__asan_{'' if forbidden else 'un'}poison_memory_region")
+        for at in (address - GUARD, address + nbytes):
+            act(ctypes.c_void_p(at), ctypes.c_size_t(GUARD))
+
+
 def _check(address: int, nbytes: int) -> None:
+    if "address" in SANITIZE:  # which sees it at once
+        return
     for at, where in ((address - GUARD, "before"), (address + nbytes, "behind")):
         found = ctypes.string_at(at, GUARD)
         assert found == bytes([FILLING]) * GUARD, f"a kernel has written {where} a block of {nbytes} bytes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,13 @@ def test_compiled_kernels_are_kept_and_damaged_ones_made_anew(tmp_path: Path, mo
     card.architecture = "another"
     cards.compiled(card, "rope")
     assert len(compiled) == 5
+    monkeypatch.setattr(os, "replace", refused)
+    card.architecture = "a third"
+    assert cards.compiled(card, "rope") == b"image of it" and len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def refused(*_: Any) -> None:
+    raise OSError("No space left on device")
 
 
 def test_what_has_no_elements() -> None:

@@ -13,6 +13,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -581,6 +582,108 @@ def test_memory_ends_while_kernels_are_loaded(driver: Driver) -> None:
         x.cumsum(0)
     driver.module_code = 0
     assert x.cumsum(0).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_what_is_kept_is_given_back_before_memory_has_ended(driver: Driver, patch: pytest.MonkeyPatch) -> None:
+    """For kernels, for a launch whose registers are spilled, and for a graph."""
+    ended = CODES["CUDA_ERROR_OUT_OF_MEMORY"]
+    x = pyapp.ones(5, device="cuda")
+
+    def load(image: bytes) -> tuple[int, Any]:
+        return (ended, None) if cuda.memory_reserved() > cuda.memory_allocated() else (0, driver.card.load(image))
+
+    kept = pyapp.ones(50_000, device="cuda")
+    del kept
+    assert cuda.memory_reserved() > cuda.memory_allocated()
+    with patch.context() as inner:
+        inner.setattr(driver, "cuModuleLoadData", load)
+        assert x.cumsum(0).tolist() == [1, 2, 3, 4, 5]
+    driver.launch_codes = [ended]
+    assert (x + x).tolist() == [2.0] * 5
+    driver.launch_codes = [ended, ended]
+    with pytest.raises(MemoryError, match="launching a kernel: the card has no memory left"):
+        x + x
+    function = pyapp.compile(lambda a: ((a + 1) * a).cumsum(0).sin() + a)
+    expected = function(x.cpu()).tolist()
+    driver.instantiate_codes = [ended]
+    with pyapp.no_grad():
+        for _ in range(3):
+            np.testing.assert_allclose(function(x).tolist(), expected, rtol=1e-6)
+    assert not driver.instantiate_codes
+
+
+def test_a_launch_that_fails_names_the_kernel(driver: Driver) -> None:
+    """As with CUDA_LAUNCH_BLOCKING=1. In a graph the first error is told, and the graph ends."""
+    x = pyapp.ones(5, device="cuda")
+    driver.launch_codes = [CODES["CUDA_ERROR_ILLEGAL_ADDRESS"]]
+    with pytest.raises(KernelError, match=r"scan: launching a kernel: CUDA_ERROR_ILLEGAL_ADDRESS.*LAUNCH_BLOCKING"):
+        x.cumsum(0)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [("ECC_UNCORRECTABLE", "link failed.*Xid.*started anew"), ("LAUNCH_TIMEOUT", "shows a screen.*started anew")],
+)
+def test_a_card_that_fails(driver: Driver, code: str, told: str) -> None:
+    x = pyapp.ones(3, device="cuda")
+    driver.cuMemcpyDtoHAsync = lambda *_: (CODES[f"CUDA_ERROR_{code}"],)  # type: ignore[method-assign]
+    with pytest.raises(KernelError, match=f"CUDA_ERROR_{code}.*{told}"):
+        x.tolist()
+
+
+def test_a_driver_that_is_older_than_the_compiler(driver: Driver) -> None:
+    x = pyapp.ones(3, device="cuda")
+    backend: Any = x.device.backend
+    backend.card.compiler = "nvrtc 14.1"
+    driver.module_code = CODES["CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
+    with pytest.raises(
+        KernelError, match=r"loading kernels.*driver is for CUDA 13\.0, and .* compiled by nvrtc 14\.1.*newer driver"
+    ):
+        x.cumsum(0)
+
+
+def test_a_card_that_the_compiler_does_not_know(patch: pytest.MonkeyPatch) -> None:
+    compiler = SimpleNamespace(
+        nvrtcResult=SimpleNamespace(NVRTC_SUCCESS=0),
+        nvrtcGetSupportedArchs=lambda: (0, [75, 90, 121]),
+        nvrtcVersion=lambda: (0, 13, 5),
+    )
+    patch.setattr(nvidia, "_compiler", lambda: compiler)
+    with pytest.raises(
+        KernelError, match=r"sort\.cu: .*compiler 13\.5 has no sm_130, only sm_75, sm_90, sm_121.*upgrade"
+    ):
+        nvidia.compile_source("sort", "", {}, "sm_130")
+    patch.setattr(compiler, "nvrtcCreateProgram", lambda *_: (7, None), raising=False)
+    with pytest.raises(KernelError, match="does not start: 7"):
+        nvidia.compile_source("sort", "", {}, "sm_90a")
+
+
+def test_a_stream_that_ends_is_waited_for(driver: Driver, patch: pytest.MonkeyPatch) -> None:
+    """Blocks that its last kernels use serve other streams afterwards; errors are told by another call."""
+    side = cuda.Stream()
+    handle, order = side.cuda_stream, []
+    with side:
+        y = pyapp.ones(7, device="cuda")
+    with patch.context() as inner:
+        for name in ("cuStreamSynchronize", "cuStreamDestroy"):
+            original = getattr(driver, name)
+            inner.setattr(
+                driver, name, lambda stream, of=original, name=name: order.append((name, stream)) or of(stream)
+            )
+        del side
+        gc.collect()
+    assert order == [("cuStreamSynchronize", handle), ("cuStreamDestroy", handle)] and y.tolist() == [1.0] * 7
+    x = pyapp.ones(3, device="cuda")
+    side = cuda.Stream()
+    with side, pytest.raises(IndexError, match="out of range|out of bounds"):
+        x.index_select(0, pyapp.tensor([9], device="cuda")).tolist()
+    with side:
+        x.index_select(0, pyapp.tensor([9], device="cuda"))
+    del side
+    gc.collect()
+    with pytest.raises(IndexError, match="out of range|out of bounds"):  # in a stream that is still there
+        cuda.synchronize()
+    assert x.tolist() == [1.0] * 3
 
 
 def test_memory_ends_while_decoding(patch: pytest.MonkeyPatch) -> None:

@@ -316,7 +316,7 @@ def array_of(x: Any) -> Any:
         return np.stack([array_of(x.real), array_of(x.imag)], -1)
     if str(x.dtype).split(".")[-1] in ("float16", "bfloat16"):
         x = x.float()
-    values = x.contiguous().numpy()
+    values = x.contiguous().cpu().numpy()
     return np.where(np.isfinite(values), values, np.nan) if values.dtype.kind == "f" else values
 
 
@@ -348,8 +348,8 @@ def described(x: Any) -> tuple[str, list[int], Any]:
     return str(x.dtype).split(".")[-1], list(x.shape), array_of(x)
 
 
-def difference(expected: tuple[str, list[int], Any], found: tuple[str, list[int], Any]) -> str:
-    """What differs; "" for nothing."""
+def difference(expected: tuple[str, list[int], Any], found: tuple[str, list[int], Any], least: float = 0) -> str:
+    """What differs; "" for nothing. `least`: how far numbers may be off at least."""
     for what, one, two in zip(("dtype", "shape"), expected, found, strict=False):
         if one != two:
             return f"{what}: {one} in torch, {two} here"
@@ -358,7 +358,7 @@ def difference(expected: tuple[str, list[int], Any], found: tuple[str, list[int]
         same = bool((one == two).all())
     else:
         finite = np.abs(one[np.isfinite(one)])
-        near = TOLERANCE.get(expected[0], USUAL)
+        near = max(TOLERANCE.get(expected[0], USUAL), least)
         same = np.allclose(two, one, rtol=near, atol=near * max(1.0, float(finite.max(initial=0))), equal_nan=True)
     return "" if same else f"numbers: {one.tolist()} in torch, {two.tolist()} here"
 

@@ -77,11 +77,27 @@ def test_a_graph_computes_by_parts() -> None:
     np.testing.assert_allclose(graph.outputs.numpy(), ((x @ x * 2 + x.exp()).conj() / x).numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_numbers_without_dims_and_copies_of_parts() -> None:
+def test_indices_of_tensors_without_dims() -> None:
+    z, row = pyapp.tensor(0.5 - 1j), pyapp.tensor([0.5 - 1j, 2j])
+    place = pyapp.zeros((), dtype="int64")
+    calls: list[Any] = [
+        lambda z, row, place: z.gather(-1, place),
+        lambda z, row, place: z.gather(0, place[None]),
+        lambda z, row, place: row.gather(0, place),
+        lambda z, row, place: z.scatter(-1, place, z * 2),
+        lambda z, row, place: z.scatter(0, place, 3.0),
+        lambda z, row, place: z.scatter_add(-1, place, z * 2),
+        lambda z, row, place: row.scatter_add(0, place, z * 2),
+    ]
+    for call in calls:
+        expected, found = (call(*(t.to(where) for t in (z, row, place))) for where in ("cpu", DEVICE))
+        assert found.shape == expected.shape and found.device == DEVICE
+        np.testing.assert_array_equal(array_of(found.cpu()), array_of(expected))
+
+
+def test_copies_of_parts() -> None:
     for device in ("cpu", DEVICE):
-        z, place = pyapp.tensor(1 + 2j, device=device), pyapp.tensor(0, device=device)
-        assert z.gather(0, place).tolist() == 1 + 2j and z.scatter(-1, place, 3.0).tolist() == 3
-        assert z.scatter_add(0, place, z).tolist() == 2 + 4j
+        z = pyapp.tensor(1 + 2j, device=device)
         real = z.to(pyapp.float32)
         real += 5
         assert real.tolist() == 6 and z.tolist() == 1 + 2j

@@ -117,9 +117,11 @@ def test_what_is_out_of_range_is_refused(device: str) -> None:
     assert not x.any()
 
 
-def test_nothing_is_written_where_a_mask_chooses_nothing() -> None:
-    for device in ("cpu", "mirror"):
-        x = pyapp.zeros(2, 3, device=device)
-        x[pyapp.tensor([[0], [1]], device=device), pyapp.tensor([False] * 3, device=device)] += 2
-        x[:, [False] * 3] = pyapp.ones(2, 0, device=device)
-        assert x.tolist() == [[0] * 3] * 2
+def test_writes_that_choose_nothing() -> None:
+    """With dims before the indices, which the values have not in one walk."""
+    x = pyapp.arange(100.0).reshape(5, 4, 5)
+    there = x.to("mirror")
+    rows, none = pyapp.tensor([[3], [-4]], device="mirror"), pyapp.zeros(5, dtype="bool", device="mirror")
+    there[None, :, rows, none] = pyapp.zeros(1, 5, 2, 0, device="mirror")
+    there[None, :, rows, none] *= 2
+    assert (there.cpu() == x).all()

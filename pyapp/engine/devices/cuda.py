@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...dataclass import dataclass
+from ...errors import KernelError
 from ..device import Backend, HiddenAddress
 from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES, opcodes
@@ -115,7 +116,11 @@ class Stream:
         backend.streams[self.number] = self
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(KernelError):  # the card is lost, or this process was forked
+            # Small blocks that the stream's last kernels use serve any other stream as soon as they are freed.
+            self.backend.card.wait_for_stream(self.handle)
             forget_stream(self.backend, self.number)
             self.backend.free_scratch(self.number)
             self.backend.card.end_stream(self.handle)
@@ -335,6 +340,8 @@ class Cuda(Backend):
             for at, product in self._parts(records, count):
                 if product is not None:
                     scratch = max(scratch, product[0].workspace)
+                    for slot in {slot for piece in product[0].pieces for slot in piece.own}:
+                        self._operand(product[1], slot)  # a driver may not load kernels while it captures
                     launches += FEW_LAUNCHES + 1  # the library's own
                     continue
                 ready = self._prepare(records, at)
@@ -350,13 +357,29 @@ class Cuda(Backend):
             if overlaps:
                 for at in range(0, len(records), RECORD_BYTES):
                     _WORK.pack_into(records, at + _WORK_AT, -1)
-            with _no_collection():
-                self.card.begin_capture()
+            try:
                 try:
-                    self._launch(records, count, own, overlaps)
-                finally:
-                    recorded = self.card.end_capture()
+                    recorded = self._recorded(records, count, own, overlaps)
+                except MemoryError:
+                    trim_backend(self)
+                    recorded = self._recorded(records, count, own, overlaps)
+            except BaseException:
+                if own.memory:
+                    self.card.free(own.memory)
+                raise
         return _Replay(self, lambda: self.card.run_graph(recorded), own)
+
+    def _recorded(self, records: bytearray, count: int, own: _Scratch, overlaps: bool) -> Any:
+        """The launches as a graph of the card."""
+        with _no_collection():
+            self.card.begin_capture()
+            try:
+                self._launch(records, count, own, overlaps)
+            except BaseException:
+                with contextlib.suppress(KernelError, MemoryError):  # the first error tells more
+                    self.card.end_capture()
+                raise
+            return self.card.end_capture()
 
     def _parts(self, records: bytearray, count: int) -> Iterator[tuple[int, _Product | None]]:
         """Where the records begin, and how NVIDIA's library computes each: None where it does not. What it computes
@@ -407,7 +430,12 @@ class Cuda(Backend):
             variant = NO_VARIANT
         key = step.source, kernel, variant
         if key not in self._modules:
-            self._modules[key] = self.card.load(compiled(self.card, *key))
+            image = compiled(self.card, *key)
+            try:
+                self._modules[key] = self.card.load(image)
+            except MemoryError:
+                trim_backend(self)
+                self._modules[key] = self.card.load(image)
         function = self.card.function(self._modules[key], step.function)
         return function, step.blocks, step.threads, step.shared
 
@@ -436,7 +464,16 @@ class Cuda(Backend):
             if any(starts.needed):
                 arguments.scratch.value = (self._scratch_of(*starts.needed) if scratch is None else scratch).at
             for start in starts.launches:
-                self.card.launch(*start, arguments.array, overlaps and behind_ours)
+                try:
+                    self.card.launch(*start, arguments.array, overlaps and behind_ours)
+                except MemoryError:  # a kernel's registers may be spilled to memory that the driver has to find
+                    if scratch is not None:
+                        raise
+                    trim_backend(self)
+                    self.card.launch(*start, arguments.array)
+                except KernelError as error:  # with CUDA_LAUNCH_BLOCKING=1 of this kernel
+                    name = _NAMES[int.from_bytes(records[at : at + 4], "little")]
+                    raise KernelError(f"{name}: {error.what}", where=error.where, hint=error.hint) from error
                 behind_ours = True
         return 0
 
@@ -463,11 +500,15 @@ class Cuda(Backend):
                 dims = _DIMS.unpack_from(own, _DIMS_AT)
                 for slot in piece.own:
                     arguments.scratch.value = workspace + piece.made[slot]
-                    launch = self._operands.get((kernel, slot))
-                    if launch is None:
-                        launch = self._operands[kernel, slot] = self._load(operands()[kernel][slot], "", 0)
-                    self._start(launch, dims)
+                    self._start(self._operand(kernel, slot), dims)
             self.card.start_product(self._products, piece, kernel, pointers, workspace)
+
+    def _operand(self, kernel: str, slot: str) -> _Launch:
+        """What makes an operand of a product, compiled and loaded."""
+        found = self._operands.get((kernel, slot))
+        if found is None:
+            found = self._operands[kernel, slot] = self._load(operands()[kernel][slot], "", 0)
+        return found
 
     def _sized(self, launch: _Launch, dims: tuple[int, ...]) -> _Start:
         function, blocks, threads, shared = launch
@@ -514,7 +555,9 @@ class Cuda(Backend):
             return 0, ""
         self.card.synchronize()
         self._word.value = 0
+        self.enter_stream()  # the one before may have ended
         self.card.clear(self._status, 4)
+        self.card.wait_for_stream(self.card.stream)  # a kernel of another stream would see the code, and do nothing
         return code & 0xFF, _NAMES[(code >> 8) - 1]
 
     def raise_errors(self) -> None:
@@ -569,8 +612,9 @@ class _Replay:
             return self._start() or 0
 
     def __del__(self) -> None:
-        if self._scratch.memory:
-            self._device.card.free(self._scratch.memory)
+        if self._scratch.memory and not sys.is_finalizing():
+            with contextlib.suppress(KernelError):  # the card is lost, or this process was forked
+                self._device.card.free(self._scratch.memory)
 
 
 def open_device(index: int | None) -> Backend:

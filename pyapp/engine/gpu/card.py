@@ -197,8 +197,13 @@ def compiled_text(card: Card, name: str, text: str, headers: dict[str, str]) -> 
         path = cache_folder() / kept
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(image).digest() + image)
-        os.replace(file.name, path)
+            try:
+                file.write(hashlib.sha256(image).digest() + image)
+                file.close()
+                os.replace(file.name, path)
+            except OSError:
+                os.unlink(file.name)
+                raise
     return image
 
 

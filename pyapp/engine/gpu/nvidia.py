@@ -28,11 +28,24 @@ STAGED = 1 << 20  # bytes of the smallest copy that does
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
 _ASKING = "asking whether cards reach each other"
 _INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
-# What is wrong with a kernel that has run; every later call answers the same.
-_LOST = (
-    "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_ADDRESS_SPACE",
-    "INVALID_PC", "HARDWARE_STACK_ERROR",
+# What is wrong with a kernel that has run, or with the card; every later call answers the same.
+_LOST = dict.fromkeys(
+    ("ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_ADDRESS_SPACE",
+     "INVALID_PC", "HARDWARE_STACK_ERROR", "ASSERT"),
+    "A kernel went beyond its memory: the card is lost for this process, which must be started anew; with "
+    "CUDA_LAUNCH_BLOCKING=1 in the environment the error names the kernel",
+) | dict.fromkeys(
+    ("ECC_UNCORRECTABLE", "NVLINK_UNCORRECTABLE", "EXTERNAL_DEVICE", "CONTAINED", "SYSTEM_NOT_READY", "UNKNOWN",
+     "DEVICE_UNAVAILABLE"),
+    "The card or its link failed, or another process holds it: nvidia-smi and the system's log (lines with Xid) say "
+    "more; this process must be started anew",
+) | dict.fromkeys(
+    ("LAUNCH_TIMEOUT",),
+    "The card shows a screen, and the driver ends kernels there that take seconds: this process must be started anew, "
+    "with smaller batches or a card without a screen",
 )  # fmt: skip
+# Of loading kernels: the driver knows less than the compiler.
+_TOO_NEW = ("INVALID_IMAGE", "NO_BINARY_FOR_GPU", "UNSUPPORTED_PTX_VERSION", "INVALID_SOURCE")
 _pids: list[int] = []  # of the process that has opened the driver
 
 
@@ -69,6 +82,11 @@ def _compiler() -> Any:
         raise KernelError("NVIDIA's runtime compiler is not installed", where="cuda", hint=_INSTALL) from error
 
 
+def _is(driver: Any, status: Any, name: str) -> bool:
+    """Whether a call answered CUDA_ERROR_`name`, which older bindings may not know."""
+    return bool(status == getattr(driver.CUresult, f"CUDA_ERROR_{name}", None))
+
+
 def _checked(driver: Any, result: tuple[Any, ...], what: str, advice: str | None = None) -> Any:
     """The values of a call of the driver. KernelError with the driver's own words, and `advice`, where it failed."""
     status, *values = result
@@ -76,9 +94,10 @@ def _checked(driver: Any, result: tuple[Any, ...], what: str, advice: str | None
         _, text = driver.cuGetErrorString(status)
         if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             raise MemoryError(f"{what}: the card has no memory left; use a smaller model, batch or context")
-        lost = status in [getattr(driver.CUresult, f"CUDA_ERROR_{name}") for name in _LOST]
-        hint = "A kernel went beyond its memory: the card is lost for this process, which must be started anew"
-        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda", hint=hint if lost else advice)
+        hints = (hint for name, hint in _LOST.items() if _is(driver, status, name))
+        raise KernelError(
+            f"{what}: {text.decode() if text else status}", where="cuda", hint=advice or next(hints, None)
+        )
     return values[0] if len(values) == 1 else values
 
 
@@ -111,11 +130,24 @@ def count() -> int:
         return 0
 
 
+def _check_known(nvrtc: Any, architecture: str, name: str) -> None:
+    """KernelError where the compiler is older than the card, or no longer knows it."""
+    _, known = nvrtc.nvrtcGetSupportedArchs()
+    if int("".join(filter(str.isdigit, architecture))) not in known:
+        _, major, minor = nvrtc.nvrtcVersion()
+        raise KernelError(
+            f"NVIDIA's runtime compiler {major}.{minor} has no {architecture}, only "
+            f"{', '.join(f'sm_{number}' for number in known)}", where=f"{name}.cu",
+            hint="Install packages of NVIDIA's that know the card: pip install --upgrade 'pyapp[cuda]'",
+        )  # fmt: skip
+
+
 def compile_source(name: str, text: str, headers: dict[str, str], architecture: str) -> tuple[bytes, str]:
     """A cubin of a source for "sm_80" and the like, and the assembler's report of registers. Needs no card. KernelError
     with the log where it does not compile."""
     nvrtc = _compiler()
     done = nvrtc.nvrtcResult.NVRTC_SUCCESS
+    _check_known(nvrtc, architecture, name)
     included = headers | {"stdint.h": _STDINT}
     status, program = nvrtc.nvrtcCreateProgram(
         text.encode(), f"{name}.cu".encode(), len(included),
@@ -235,7 +267,7 @@ class NvidiaCard(Card):
         self.stream = self.new_stream(0)
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
-        self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
+        self._shared: dict[int, int] = {}  # dynamic shared memory that a function, by its handle, was granted
 
     @property
     def can_overlap(self) -> bool:
@@ -257,7 +289,15 @@ class NvidiaCard(Card):
 
     def load(self, image: bytes) -> Any:
         self.enter()
-        return self._call("loading kernels", "cuModuleLoadData", image)
+        result = self._driver.cuModuleLoadData(image)
+        advice = None
+        if any(_is(self._driver, result[0], name) for name in _TOO_NEW):
+            found = int(self._call("asking the driver for its version", "cuDriverGetVersion"))
+            advice = (
+                f"The driver is for CUDA {found // 1000}.{found % 1000 // 10}, and the kernels were compiled by "
+                f"{self.compiler}: install a newer driver, or packages of NVIDIA's that are not newer than it"
+            )
+        return _checked(self._driver, result, "loading kernels", advice)
 
     def function(self, module: Any, name: str) -> Any:
         return self._call(f"finding the kernel {name}", "cuModuleGetFunction", module, name.encode())
@@ -266,10 +306,10 @@ class NvidiaCard(Card):
         self, function: Any, blocks: int, threads: int, shared: int, arguments: Any, overlaps: bool = False
     ) -> None:
         self.enter()
-        if shared > PLENTY_SHARED and self._shared.get(id(function), 0) < shared:
+        if shared > PLENTY_SHARED and self._shared.get(int(function), 0) < shared:
             code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
-            self._shared[id(function)] = shared
+            self._shared[int(function)] = shared
         if overlaps:
             start = overlapped_launch(self._driver, blocks, threads, shared, self.stream)
             self._call("launching a kernel", "cuLaunchKernelEx", start, function, ctypes.addressof(arguments), 0)
@@ -483,7 +523,8 @@ class _Graph:
         self._driver, self.executable = driver, executable
 
     def __del__(self) -> None:
-        self._driver.cuGraphExecDestroy(self.executable)
+        if _pids == [os.getpid()]:  # a process that was forked has no part of it
+            self._driver.cuGraphExecDestroy(self.executable)
 
 
 def open_card(index: int) -> Card:

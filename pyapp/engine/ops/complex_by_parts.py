@@ -16,7 +16,7 @@ from ..shape import normalize_dim, reduced_dims
 from ..tensor import Tensor
 from .complex_numbers import _imag, _real, _view_as_complex, _view_as_real, complex_, polar
 from .create import full_like, zeros
-from .view import copy_strided, expand, movedim
+from .view import copy_strided, expand, movedim, reshape
 
 
 def by_parts(name: str) -> Callable[[Any], Any]:
@@ -328,28 +328,29 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _whole(OPS["_index_add"].call(_pairs(x), dim, index, _pairs(source)))
 
 
+def _by_index(name: str, x: Tensor, dim: int, index: Tensor, *sources: Tensor) -> Tensor:
+    """An op along a dim, which tensors without dims have too: there it is not the parts'."""
+    d = normalize_dim(dim, x.ndim, name)
+    given = [reshape(t, 1) if not t.ndim else t for t in (x, index, *sources)]
+    pairs = [_pairs(t) for t in (given[0], *given[2:])]
+    found = _whole(OPS[name].call(pairs[0], d, _wide(given[1]), *pairs[1:]))
+    return reshape(found, index.shape if name == "gather" else x.shape)
+
+
 @by_parts("gather")
 def _gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    if not x.shape:
-        return _gather(x.reshape(1), 0, index.reshape(1)).reshape(())
-    return _whole(OPS["gather"].call(_pairs(x), normalize_dim(dim, x.ndim, "gather"), _wide(index)))
-
-
-def _scattered(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    if not x.shape:
-        return _scattered(name, x.reshape(1), 0, index.reshape(1), source.reshape(1)).reshape(())
-    return _whole(OPS[name].call(_pairs(x), normalize_dim(dim, x.ndim, name), _wide(index), _pairs(source)))
+    return _by_index("gather", x, dim, index)
 
 
 @by_parts("scatter")
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     source = source if isinstance(source, Tensor) else expand(as_tensor(source, x).to(x.dtype), index.shape)
-    return _scattered("scatter", x, dim, index, source)
+    return _by_index("scatter", x, dim, index, source)
 
 
 @by_parts("scatter_add")
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scattered("scatter_add", x, dim, index, src)
+    return _by_index("scatter_add", x, dim, index, src)
 
 
 def _triangle(name: str) -> None:
