@@ -209,7 +209,7 @@ def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
     walks: tuple[int, ...]
     if source.shape == shape and source.is_contiguous():
         walks = (count * inner, inner, 1)
-    elif source.numel() <= 1:  # of none a dense copy need not be one walk
+    elif source.numel() == 1:
         walks = (0, 0, 0)
     else:
         source, walks = _walks(source, shape, chosen.first, chosen.first + len(chosen.shape))
