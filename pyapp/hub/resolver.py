@@ -171,6 +171,15 @@ def resolve(
     return ModelFiles(text, found, entry)
 
 
+def check_source(name: str) -> None:
+    """ModelNotFoundError, with what to write instead, for what is neither a model of the registry nor a file or folder,
+    and cannot be a name on the hub. Nothing is downloaded.
+    """
+    known = any(name in (entry.id, *entry.aliases) for entry in models()) or find_entry(name) is not None
+    if not (name and (known or Path(name).expanduser().exists() or HUB_NAME.fullmatch(name))):
+        raise _unknown(name)
+
+
 def is_name(source: str | os.PathLike[str]) -> bool:
     """Whether it is a model's folder, or a name that no file has and that does not end as files do."""
     if not os.fspath(source):  # Path makes the present folder of it

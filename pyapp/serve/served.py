@@ -117,6 +117,7 @@ class Models:
                     f"its task is {model.task!r}, for which the server has no route", where=spec,
                     hint=f"Models are served for {', '.join(TASKS)}",
                 )  # fmt: skip
+            hub.check_source(model.source)
             if model.name in self.by_name:
                 raise OptionError(
                     "two models have this name", where=model.name, hint="Name one of them: NAME=MODEL"

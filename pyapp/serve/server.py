@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 import uvicorn
@@ -125,7 +126,7 @@ class Server(uvicorn.Server):
 
 
 class ListenError(Exception):
-    """The port is taken, or not for this user."""
+    """The port is taken, or not for this user: the system's reason."""
 
 
 def both_families(settings: Settings) -> list[socket.socket] | None:
@@ -137,7 +138,7 @@ def both_families(settings: Settings) -> list[socket.socket] | None:
     try:
         return [socket.create_server(("::", settings.port), family=socket.AF_INET6, dualstack_ipv6=True)]
     except OSError as error:
-        raise ListenError from error
+        raise ListenError(f": {error.strerror}" if error.strerror else "") from error
 
 
 def allow_files(number: int) -> None:
@@ -197,7 +198,7 @@ def run(
     config = uvicorn.Config(
         make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
         http=timely(settings.read_seconds), ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
-        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(ceil(settings.grace), 0),
         ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip
     server = Server(config, context)
@@ -210,10 +211,12 @@ def run(
 
     try:
         asyncio.run(serve())
-    except (SystemExit, ListenError):  # uvicorn cannot listen, and has said so in the log
+    except (SystemExit, ListenError) as error:  # uvicorn, which cannot listen, has said why in the log
+        reason = error if isinstance(error, ListenError) else ""
         raise PyappError(
-            f"cannot listen on port {settings.port}", where=settings.host, hint="Choose another --port or --host"
-        ) from None
+            f"cannot listen on port {settings.port}{reason}", where=settings.host,
+            hint="Choose another --port or --host",
+        ) from None  # fmt: skip
     if failed:
         raise failed[0]
     return server.code

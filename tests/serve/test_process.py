@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyapp import cli
 from tests.serve.conftest import ROOT, Process
 from tests.text.chat_model import write_chat_model
 
@@ -271,6 +272,25 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 1 and "there is no file of weights" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "model, told", [("nosuchmodel", "no model has this name"), ("./no/folder", "there is no such file or folder")]
+)
+def test_a_name_that_no_model_has_is_told_before_the_server_listens(
+    model: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyapp.serve.server.Server.serve", lambda server: pytest.fail("it serves"))
+    assert cli.run(["serve", "--port", "0", "--no-preload", model]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("::", 0), family=socket.AF_INET6) as taken:
+        port = str(taken.getsockname()[1])
+        assert cli.run(["serve", "--host", "::", "--port", port, "--no-preload"]) == 1
+    assert f"cannot listen on port {port}: Address already in use" in capsys.readouterr().err
 
 
 def test_the_end_waits_for_running_requests(server: Process) -> None:
