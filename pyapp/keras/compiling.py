@@ -190,6 +190,8 @@ class CompiledMetrics:
     def _by_output(given: Any, names: list[str]) -> list[Any]:
         if given is None:
             return [None] * len(names)
+        if len(names) == 1:  # all are of the only output, whatever they are called and however they are nested
+            return [[metric for metric in flatten(given) if metric is not None]]
         if isinstance(given, Mapping) or (len(names) > 1 and any(isinstance(part, (list, tuple)) for part in given)):
             return by_output(given, names, "metrics")
         if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) > 1:

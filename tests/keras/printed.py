@@ -240,3 +240,21 @@ def structures_of_inputs_and_outputs(keras: Any) -> list[str]:
     found.append(kinds(recurrent.output, recurrent.input, added.input, added.output, attention.output, states.output))
     found.append(kinds(states.predict(np.ones((1, 4, 3)), verbose=0)))
     return found
+
+
+@printed
+def shapes_of_one_dim_and_nested_metrics(keras: Any) -> list[str]:
+    layers = keras.layers
+    scalar = keras.Input(())
+    found = [summary_of(keras.Model(scalar, scalar * 2))]
+    first = keras.Input((3,), name="first")
+    last = layers.Dense(1, name="last", kernel_initializer="ones")(first)
+    x, y = np.ones((2, 3), "float32"), np.zeros((2, 1), "float32")
+    nested: list[Any] = [[["mae"]], [["mae", "mse"]], {"last": [["mae"]]}, {"other": ["mae", "mse"]}]
+    for outputs in (last, [last]):
+        for metrics in nested:
+            model = keras.Model(first, outputs)
+            model.compile("sgd", "mse", metrics=metrics)
+            numbers = model.evaluate(x, y, verbose=0, return_dict=True)
+            found.append(" ".join(f"{name} {value:.3f}" for name, value in sorted(numbers.items())))
+    return found

@@ -323,6 +323,7 @@ BAD = [
     (lambda m, x, y: m.fit(x, y + 3), (ValueError, IndexError), "labels are classes 0 … 2"),
     (lambda m, x, y: m.fit(x, np.eye(4)[y]), ValueError, "labels of shape"),
     (lambda m, x, y: m.fit(x, y, validation_split=1.5), ValueError, "between 0 and 1"),
+    (lambda m, x, y: m.fit(iter([(x, y)]), y, steps_per_epoch=1), ValueError, "`y` should not be passed"),
     (lambda m, x, y: m.fit(x, y, callbacks=[print]), TypeError, "subclass of Callback"),
     (lambda m, x, y: m.compile("adm", "mse"), ValueError, "no optimizer 'adm'"),
     (lambda m, x, y: m.compile("adam", "mes") or m.fit(x, y, verbose=0), ValueError, "no loss 'mes'"),
