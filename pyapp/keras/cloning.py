@@ -91,11 +91,11 @@ def _cloned_sequential(model: Sequential, input_tensors: Any, copy_of: Callable[
 def _cloned_functional(
     model: Model, input_tensors: Any, copy_of: Callable[[Layer], Any], call: Callable[..., Any]
 ) -> Model:
-    inputs = map_structure(lambda leaf: _input_like(leaf), model.graph.inputs)
+    inputs = map_structure(lambda leaf: _input_like(leaf), model.given_ends[0])
     if input_tensors is not None:
-        if map_structure(lambda _: 0, single(input_tensors)) != map_structure(lambda _: 0, inputs):
+        if map_structure(lambda _: 0, single(input_tensors)) != map_structure(lambda _: 0, single(inputs)):
             raise ValueError("clone_model: input_tensors have not the structure of model.input")
-        inputs = single(input_tensors)
+        inputs = input_tensors
     symbols = {id(old): new for old, new in zip(flatten(model.graph.inputs), flatten(inputs), strict=True)}
 
     def symbol(leaf: Any) -> Any:
@@ -105,7 +105,7 @@ def _cloned_functional(
         layer = made.layer if isinstance(made.layer, Function) else copy_of(made.layer)  # an operator has no weights
         outputs = call(layer, *map_structure(symbol, made.args), **map_structure(symbol, made.kwargs))
         symbols |= {id(old): new for old, new in zip(flatten(made.outputs), flatten(outputs), strict=True)}
-    return Functional(inputs, map_structure(symbol, model.graph.outputs), name=model.name)
+    return Functional(inputs, map_structure(symbol, model.given_ends[1]), name=model.name)
 
 
 def _input_like(leaf: KerasTensor) -> KerasTensor:

@@ -177,6 +177,15 @@ class CompiledLoss:
         return total, found
 
 
+def _listed(given: Any) -> list[Any]:
+    """The metrics in lists and dicts within one another. A dict with a class, of a file, is a metric itself."""
+    if isinstance(given, Mapping) and "class_name" not in given:
+        given = [given[name] for name in sorted(given)]
+    if isinstance(given, (list, tuple)):
+        return [metric for part in given for metric in _listed(part)]
+    return [] if given is None else [given]
+
+
 class CompiledMetrics:
     """The metrics of the outputs; "accuracy" means the one that fits the labels, as in Keras."""
 
@@ -190,6 +199,8 @@ class CompiledMetrics:
     def _by_output(given: Any, names: list[str]) -> list[Any]:
         if given is None:
             return [None] * len(names)
+        if len(names) == 1:  # all are of the only output, whatever they are called and however they are nested
+            return [_listed(given)]
         if isinstance(given, Mapping) or (len(names) > 1 and any(isinstance(part, (list, tuple)) for part in given)):
             return by_output(given, names, "metrics")
         if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) > 1:

@@ -359,7 +359,6 @@ class Reading:
                 raise self.problem(f"the layer {later[0].name!r:.60} takes the output of a layer that is not there")
             waiting = later
         ends = [wires.ends(config[key]) for key in ("input_layers", "output_layers")]
-        ends = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in ends]
         if kind.__module__.startswith("pyapp."):
             model = kind(*ends, name=config.get("name"))
         else:

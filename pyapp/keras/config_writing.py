@@ -140,10 +140,10 @@ def functional_config(model: Model) -> dict[str, Any]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{model.name}: two layers are called {twice!r}; a file tells layers apart by their names")
+    inputs, outputs = map_structure(lambda leaf: histories[id(leaf)], model.given_ends)
     return {
-        "name": model.name, "trainable": model.trainable, "layers": entries,
-        "input_layers": map_structure(lambda leaf: histories[id(leaf)], graph.inputs),
-        "output_layers": map_structure(lambda leaf: histories[id(leaf)], graph.outputs),
+        "name": model.name, "trainable": model.trainable, "layers": entries, "input_layers": inputs,
+        "output_layers": outputs,
     }  # fmt: skip
 
 

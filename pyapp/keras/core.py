@@ -680,12 +680,13 @@ class Layer(Configured, LayerWeights):
 
     @property
     def output(self) -> Any:
-        """The symbolic output of the first call. AttributeError if there is none."""
-        return self._first_call().outputs
+        """The symbolic output of the first call; of several a list. AttributeError if there is none."""
+        outputs = flatten(self._first_call().outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     @property
     def input(self) -> Any:
-        """The symbolic input of the first call."""
+        """The symbolic input of the first call; of several a list."""
         inputs = self._first_call().inputs
         return inputs[0] if len(inputs) == 1 else inputs
 

@@ -47,8 +47,8 @@ class Model(Trainer):
         object.__setattr__(self, "graph", None)
         self._first_inputs: Any = None  # the shapes and dtypes of the first batch of a subclass
         if inputs is not None:
-            inputs, outputs = single(inputs), single(outputs)
-            object.__setattr__(self, "graph", CallGraph(inputs, outputs))
+            object.__setattr__(self, "graph", CallGraph(single(inputs), single(outputs)))
+            object.__setattr__(self, "given_ends", (inputs, outputs))
             early = dict(self._modules)  # attributes that were assigned before super().__init__()
             self._modules.clear()
             for number, layer in enumerate(self.graph.layers):
@@ -93,25 +93,22 @@ class Model(Trainer):
 
     @property
     def input(self) -> Any:
-        """The symbolic input of the model, or its inputs."""
-        if not self.inputs:
-            return super().input
-        return self.inputs[0] if len(self.inputs) == 1 else self._structure("inputs")
+        """The symbolic input of the model, or its inputs in the structure that the constructor got."""
+        if self.graph is not None:
+            return self.given_ends[0]
+        return self.inputs[0] if self.inputs else super().input
 
     @property
     def output(self) -> Any:
-        """The symbolic output of the model, or its outputs."""
-        if not self.outputs:
-            return super().output
-        return self.outputs[0] if len(self.outputs) == 1 else self._structure("outputs")
+        """The symbolic output of the model, or its outputs in the structure that the constructor got."""
+        if self.graph is not None:
+            return self.given_ends[1]
+        return self.outputs[0] if self.outputs else super().output
 
     def _unknown(self, end: str) -> NoReturn:
         raise AttributeError(
             f"model {self.name} has no {end}_shape: a functional model has one, and a Sequential that is built"
         )
-
-    def _structure(self, of: str) -> Any:
-        return getattr(self, of) if self.graph is None else getattr(self.graph, of)
 
     @property
     def input_shape(self) -> Any:
@@ -290,5 +287,5 @@ def _is_chosen(layer: Layer, filters: Any) -> bool:
 
 
 def single(tensors: Any) -> Any:
-    """What a list of one has; anything else as it is."""
-    return tensors[0] if isinstance(tensors, list) and len(tensors) == 1 else tensors
+    """What a list or tuple of one has; anything else as it is."""
+    return tensors[0] if isinstance(tensors, (list, tuple)) and len(tensors) == 1 else tensors

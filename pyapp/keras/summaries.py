@@ -110,7 +110,7 @@ def _type_name(layer: Layer) -> str:
 def _output_shape(layer: Layer) -> str:
     """The shape of what the last symbolic call gives, or else of what inputs like those of `build` give."""
     if isinstance(layer, InputLayer):
-        return str(layer.tensor.shape)
+        return _written(layer.tensor.shape)
     if layer._symbolic_calls:
         shapes = [leaf.shape for leaf in flatten(layer._symbolic_calls[-1].outputs)]
     elif isinstance(getattr(layer, "outputs", None), list) and layer.outputs:
@@ -125,7 +125,12 @@ def _output_shape(layer: Layer) -> str:
         return "?"
     if isinstance(shapes, list) and len(shapes) == 1:
         shapes = shapes[0]
-    return str(shapes)
+    return _written(shapes)
+
+
+def _written(shapes: Any) -> str:
+    """Shapes as Keras writes them: one of a single dim has no comma."""
+    return re.sub(r"\((\w+),\)", r"(\1)", str(shapes))
 
 
 def _between(layers: list[Layer], names: Any) -> list[Layer]:

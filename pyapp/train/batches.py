@@ -196,14 +196,17 @@ def batches_of(
     x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None, shuffle: bool = False,
     generator: Generator | None = None,
 ) -> Batches:  # fmt: skip
-    """The batches of anything that `fit` takes. TypeError where labels are given beside a source of batches."""
+    """The batches of anything that `fit` takes. ValueError where labels are given beside a source of batches."""
     if isinstance(x, Batches):
         return x
     arrays = is_array(x) or isinstance(x, (list, tuple, Mapping)) or hasattr(x, "to_numpy")
     if arrays:
         return ArrayBatches(x, y, sample_weight, batch_size, shuffle, generator)
     if y is not None or sample_weight is not None:
-        raise TypeError("labels and weights belong into the batches of a generator or dataset, not beside it")
+        given = "y" if y is not None else "sample_weight"
+        raise ValueError(
+            f"`{given}` should not be passed: labels and weights belong into the batches of a generator or dataset"
+        )
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__iter__"):
         return SequenceBatches(x, shuffle, generator)
     if isinstance(x, Iterable):

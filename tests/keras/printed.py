@@ -209,3 +209,52 @@ def summaries_with_operations(keras: Any) -> list[str]:
     inputs = keras.Input((3,))
     model = keras.Model(inputs, Scale(name="twice")(keras.layers.Dense(2)(inputs)))
     return [summary_of(model), str([one.name for one in model.layers]), str(Scale(name="s").get_config())]
+
+
+@printed
+def structures_of_inputs_and_outputs(keras: Any) -> list[str]:
+    """A model keeps the lists, tuples and dicts that it was made with; a layer has a list of several tensors."""
+    layers, x = keras.layers, np.ones((2, 3), "float32")
+
+    def kinds(*values: Any) -> str:
+        known = (list, tuple, dict)
+        return " ".join(next((kind.__name__ for kind in known if isinstance(one, kind)), "single") for one in values)
+
+    found = []
+    first = keras.Input((3,), name="first")
+    last = layers.Dense(2, name="last")(first)
+    for inputs in (first, [first], (first,), {"q": first}):
+        for outputs in (last, [last], (last,), {"z": last}):
+            model = keras.Model(inputs, outputs)
+            config = json.loads(model.to_json())["config"]
+            again, cloned = keras.models.model_from_json(model.to_json()), keras.models.clone_model(model)
+            given = {"q": x} if isinstance(inputs, dict) else x
+            found.append(f"{config['input_layers']} {config['output_layers']} {model.input_shape} {model.output_shape}")
+            found.append(kinds(model.input, model.output, model.inputs, model(given), model.predict(given, verbose=0)))
+            found.append(kinds(again.input, again.output, cloned.input, cloned.output))
+    sequence, other = keras.Input((4, 3)), keras.Input((4, 3))
+    recurrent, added, attention = layers.LSTM(2, return_state=True), layers.Add(), layers.MultiHeadAttention(1, 2)
+    recurrent(sequence)
+    attention(added([sequence, other]), other, return_attention_scores=True)
+    states = keras.Model(sequence, recurrent.output[1:])
+    found.append(kinds(recurrent.output, recurrent.input, added.input, added.output, attention.output, states.output))
+    found.append(kinds(states.predict(np.ones((1, 4, 3)), verbose=0)))
+    return found
+
+
+@printed
+def shapes_of_one_dim_and_nested_metrics(keras: Any) -> list[str]:
+    layers = keras.layers
+    scalar = keras.Input(())
+    found = [summary_of(keras.Model(scalar, scalar * 2))]
+    first = keras.Input((3,), name="first")
+    last = layers.Dense(1, name="last", kernel_initializer="ones")(first)
+    x, y = np.ones((2, 3), "float32"), np.zeros((2, 1), "float32")
+    nested: list[Any] = [[["mae"]], [["mae", "mse"]], {"last": [["mae"]]}, {"other": ["mae", "mse"]}]
+    for outputs in (last, [last]):
+        for metrics in nested:
+            model = keras.Model(first, outputs)
+            model.compile("sgd", "mse", metrics=metrics)
+            numbers = model.evaluate(x, y, verbose=0, return_dict=True)
+            found.append(" ".join(f"{name} {value:.3f}" for name, value in sorted(numbers.items())))
+    return found

@@ -200,6 +200,17 @@ def test_classes_and_functions_of_ones_own_go_on_from_a_file(tmp_path: Path) -> 
     assert [tuple(weight.shape) for weight in built.weights] == [(4, 3), (3,), (3, 1), (1,)]
 
 
+@pytest.mark.parametrize("metrics", [["mae"], {"b": "mse", "a": ["mae"]}])
+def test_metrics_that_have_settings_come_back_from_a_file_without_h5py(metrics: Any, tmp_path: Path) -> None:
+    x, _ = numbers(6, 4, 3)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[[keras.metrics.Precision(thresholds=0.3)], metrics])
+    model.save(tmp_path / "model.safetensors")
+    again = keras.models.load_model(tmp_path / "model.safetensors")
+    wanted = model.evaluate(x, x[:, :1], verbose=0, return_dict=True)
+    assert again.evaluate(x, x[:, :1], verbose=0, return_dict=True) == wanted and "precision" in wanted
+
+
 def test_a_functional_model_is_the_same_from_a_file(tmp_path: Path) -> None:
     layers = keras.layers
     one, two = keras.Input((5, 4), name="one"), keras.Input((3,), name="two")
@@ -323,6 +334,7 @@ BAD = [
     (lambda m, x, y: m.fit(x, y + 3), (ValueError, IndexError), "labels are classes 0 … 2"),
     (lambda m, x, y: m.fit(x, np.eye(4)[y]), ValueError, "labels of shape"),
     (lambda m, x, y: m.fit(x, y, validation_split=1.5), ValueError, "between 0 and 1"),
+    (lambda m, x, y: m.fit(iter([(x, y)]), y, steps_per_epoch=1), ValueError, "`y` should not be passed"),
     (lambda m, x, y: m.fit(x, y, callbacks=[print]), TypeError, "subclass of Callback"),
     (lambda m, x, y: m.compile("adm", "mse"), ValueError, "no optimizer 'adm'"),
     (lambda m, x, y: m.compile("adam", "mes") or m.fit(x, y, verbose=0), ValueError, "no loss 'mes'"),
