@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
-from ..device import Device, cpu
+from ..device import Device
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import Part, launch_all
@@ -334,7 +334,7 @@ def _attention_backward(g: Tensor, y: Tensor, q: Tensor, k: Tensor, v: Tensor, c
 
 def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softcap: float | None) -> bool:
     return (
-        (softcap is None or not IN_BROWSER or q.device is not cpu)  # the page's own kernels have no room for it
+        (softcap is None or not IN_BROWSER or q.device.backend.own_workspaces)  # the page's library has no room for it
         and q.dtype is k.dtype is v.dtype
         and q.dtype in _MASKED_TYPES
         and (mask is None or mask.dtype in _MASK_TYPES)
