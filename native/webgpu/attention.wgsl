@@ -158,6 +158,12 @@ var<workgroup> scores: array<f32, 272>;
 fn load_q(i: i32) -> f32 { return float_of(q_el(i, type_bytes), type); }
 fn load_k(i: i32) -> f32 { return float_of(k_el(i, type_bytes), type); }
 fn load_v(i: i32) -> f32 { return float_of(v_el(i, type_bytes), type); }
+// What the gradient of a score loses by the cap.
+fn cap_slope(dot: f32) -> f32 {
+  if (softcap == 0.0) { return 1.0; }
+  let t = tanh_of(dot * scale / softcap);
+  return 1.0 - t * t;
+}
 fn score_of(dot: f32, b: i32, h: i32, t: i32, key: i32) -> f32 {
   if (key >= keys || key < t - before || key > t + after) { return -infinity(); }
   var score = dot * scale;
@@ -261,11 +267,6 @@ USES(masked_attention_backward, masked_attention)
 var<workgroup> query: array<f32, 256>;
 var<workgroup> grad: array<f32, 256>;
 var<workgroup> of_keys: array<f32, 64>;
-fn cap_slope(dot: f32) -> f32 {
-  if (softcap == 0.0) { return 1.0; }
-  let t = tanh_of(dot * scale / softcap);
-  return 1.0 - t * t;
-}
 // The product of the query with a key, and of the gradient with its value.
 fn products(k_at: i32, v_at: i32) -> vec2<f32> {
   var found = vec2<f32>();
@@ -347,11 +348,6 @@ var<workgroup> key_row: array<f32, 256>;
 var<workgroup> value_row: array<f32, 256>;
 var<workgroup> weights_of: array<f32, 64>;
 var<workgroup> slopes_of: array<f32, 64>;
-fn cap_slope(dot: f32) -> f32 {
-  if (softcap == 0.0) { return 1.0; }
-  let t = tanh_of(dot * scale / softcap);
-  return 1.0 - t * t;
-}
 MAIN {
   if (gid >= batch * kv_heads * keys) { return; }
   let key = gid % keys;

@@ -203,6 +203,19 @@ fn log_of(x: f32) -> f32 {
   if (x < 0.0 || is_nan(x)) { return nan(); }
   return select(log(x), x, is_inf(x));
 }
+// (cos, sin) of so many quarter turns and an angle of at most an eighth: what WGSL promises of its own is coarse, and nothing
+// beyond pi.
+fn turned(quarters: i32, a: f32) -> vec2<f32> {
+  let s = a * a;
+  let cosine = 1.0 + s * (-0.5 + s * (0.041666667 + s * (-0.0013888889 + s * 2.4801587e-5)));
+  let sine = a * (1.0 + s * (-0.16666667 + s * (0.0083333333 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
+  switch quarters & 3 {
+    case 0: { return vec2<f32>(cosine, sine); }
+    case 1: { return vec2<f32>(-sine, cosine); }
+    case 2: { return vec2<f32>(-cosine, -sine); }
+    default: { return vec2<f32>(sine, -cosine); }
+  }
+}
 fn sigmoid(x: f32) -> f32 { return 1.0 / (1.0 + exp(-clamp(x, -87.0, 87.0))); }
 fn tanh_of(x: f32) -> f32 { // exact near 0, where 1 - 2 / (exp(2 x) + 1) is not
   if (is_nan(x)) { return x; }

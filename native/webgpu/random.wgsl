@@ -13,23 +13,11 @@ fn philox(counter: vec2<u32>, seed_: vec2<u32>) -> vec4<u32> {
   return w;
 }
 fn unit_of(w: u32) -> f32 { return f32(w >> 8u) * 5.9604644775390625e-8; }
-// (cos, sin) of 2 pi v for 0 <= v < 1: what WGSL promises of its own is coarse.
-fn turned(v: f32) -> vec2<f32> {
-  let quarter = round(4.0 * v);
-  let a = (4.0 * v - quarter) * 1.5707963268;
-  let s = a * a;
-  let cosine = 1.0 + s * (-0.5 + s * (0.041666667 + s * (-0.0013888889 + s * 2.4801587e-5)));
-  let sine = a * (1.0 + s * (-0.16666667 + s * (0.0083333333 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
-  switch i32(quarter) & 3 {
-    case 0: { return vec2<f32>(cosine, sine); }
-    case 1: { return vec2<f32>(-sine, cosine); }
-    case 2: { return vec2<f32>(-cosine, -sine); }
-    default: { return vec2<f32>(sine, -cosine); }
-  }
-}
 // Box and Muller (1958).
 fn normal_pair(a: u32, b: u32) -> vec2<f32> {
-  return sqrt(-2.0 * log(f32((a >> 8u) + 1u) * 5.9604644775390625e-8)) * turned(unit_of(b));
+  let quarters = 4.0 * unit_of(b);
+  let angle = turned(i32(round(quarters)), (quarters - round(quarters)) * 1.5707963268);
+  return sqrt(-2.0 * log(f32((a >> 8u) + 1u) * 5.9604644775390625e-8)) * angle;
 }
 
 KERNEL(random_uniform, MIN(PARTS(count, 1024), 16384), 256)

@@ -409,10 +409,7 @@ MAIN {
 
 KERNEL(cross_entropy_backward, rows, 64, type, target_type)
 TAKES(cross_entropy_backward, type == TYPE_float32)
-fn factor(c: i32) -> f32 {
-  if (class_weights_given) { return class_weights_f(c); }
-  return 1.0;
-}
+USES(cross_entropy_backward, cross_entropy)
 MAIN {
   if (gid >= rows) { return; }
   let at = gid * columns;

@@ -9,20 +9,11 @@ fn log1p_of(x: f32) -> f32 {
   if (u == 1.0 || u <= 0.0 || is_nan(x) || is_inf(x)) { return select(log_of(u), x, u == 1.0); }
   return log(u) * (x / (u - 1.0));
 }
-// What WGSL promises of its sines is coarse, and nothing beyond pi: (cos, sin) by a part of a quarter turn (Cody and Waite 1980).
+// (cos, sin), by what is left of quarter turns (Cody and Waite 1980).
 fn turn(x: f32) -> vec2<f32> {
   if (is_nan(x) || is_inf(x)) { return vec2<f32>(nan(), nan()); }
   let quarters = round(x * 0.63661977);
-  let a = ((x - quarters * 1.5703125) - quarters * 4.837512969970703e-4) - quarters * 7.54978995489188216e-8;
-  let s = a * a;
-  let cosine = 1.0 + s * (-0.5 + s * (0.041666667 + s * (-0.0013888889 + s * 2.4801587e-5)));
-  let sine = a * (1.0 + s * (-0.16666667 + s * (0.0083333333 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
-  switch i32(quarters) & 3 {
-    case 0: { return vec2<f32>(cosine, sine); }
-    case 1: { return vec2<f32>(-sine, cosine); }
-    case 2: { return vec2<f32>(-cosine, -sine); }
-    default: { return vec2<f32>(sine, -cosine); }
-  }
+  return turned(i32(quarters), ((x - quarters * 1.5703125) - quarters * 4.837512969970703e-4) - quarters * 7.54978995489188216e-8);
 }
 fn sinh_of(x: f32) -> f32 {
   let s = x * x;
