@@ -599,6 +599,30 @@ def test_a_training_is_that_of_the_cpu() -> None:
     assert expected[-1] < expected[0]
 
 
+def test_keras_on_the_default_device() -> None:
+    keras, found = pyapp.keras, []
+    x = normal(64, 6, 6, 1).numpy()
+    y = x.reshape(64, -1)[:, :5].argmax(1)
+    for device in ("cpu", DEVICE):
+        pyapp.set_default_device(device)
+        try:
+            keras.utils.set_random_seed(0)
+            layers = [
+                keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.BatchNormalization(),
+                keras.layers.MaxPooling2D(2), keras.layers.Flatten(), keras.layers.Dropout(0.2), keras.layers.Dense(5),
+            ]  # fmt: skip
+            model = keras.Sequential(layers)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("adam", loss, metrics=["accuracy"])
+            history = model.fit(x, y, batch_size=32, epochs=2, validation_split=0.25, verbose=0).history
+            found.append([*history.values(), model.predict(x[:3], verbose=0).ravel()])
+            assert pyapp.device(model.layers[0].kernel.value.device) == device
+        finally:
+            pyapp.set_default_device("cpu")
+    for expected, own in zip(*found, strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-4)
+
+
 def test_random_programs() -> None:
     """Views, indices, writes in place, reductions and gradients, of every dtype: what has no kernel is computed by the
     host."""
