@@ -193,7 +193,7 @@ class _Forward:
     def along(self, tangents: tuple[Any, ...]) -> Any:
         """The derivative, in the structure of the value."""
         given = tree_leaves(tangents)
-        shapes, ours = [getattr(t, "shape", None) for t in given], [x.shape for x in self.inputs.tensors]
+        shapes, ours = [getattr(t, "_shape", None) for t in given], [x._shape for x in self.inputs.tensors]
         if shapes != ours:
             raise RuntimeError(f"{self.name}: the tangents have the shapes {shapes}, the primals {ours}")
         moved = [zeros_like(y) for y in self.outputs]

@@ -65,6 +65,8 @@ class NestedTensor:
         sizes.insert(self._ragged - 1, self._size)
         return (len(self._offsets) - 1, *sizes)
 
+    _shape = shape  # as the engine reads it
+
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one size of it; RuntimeError for the ragged one of a strided layout."""
         if dim is not None and self.layout is strided and self._place(dim) == self._ragged:

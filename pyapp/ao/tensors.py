@@ -88,6 +88,8 @@ class QuantizedTensor:
     def shape(self) -> Any:
         return self._steps.shape
 
+    _shape = shape  # as the engine reads it
+
     def size(self, dim: int | None = None) -> Any:
         return Size(self.shape) if dim is None else self.shape[dim]
 

@@ -179,7 +179,7 @@ class Distribution:
 
     def __repr__(self) -> str:
         given = ((name, getattr(self, name)) for name in self._given_names())
-        shown = (f"{name}: {x if x.numel() == 1 else x.size()}" for name, x in given)
+        shown = (f"{name}: {x if x.numel() == 1 else repr(x.shape)}" for name, x in given)
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -369,7 +369,7 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return gradient
     if (
         gradient is None
-        and not tensor.shape
+        and not tensor._shape
         and tensor._requires_grad
         and tensor.dtype is float32
         and tensor.device is cpu
@@ -393,8 +393,8 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             raise RuntimeError(
                 "backward: a complex number needs a gradient argument; only real ones do not (take .abs(), .real …)"
             )
-        return tensor.new_ones(tensor.shape)
-    if gradient.shape != tensor.shape:
+        return tensor.new_ones(tensor._shape)
+    if gradient._shape != tensor._shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
     return gradient
 
@@ -437,8 +437,8 @@ class _Slices:
     def take(self, part: Tensor, gradient: Tensor) -> bool:
         """Whether this slice can wait beside the others."""
         whole = self.whole
-        box = _box(part.offset - whole.offset, part.shape, part.strides, whole.shape, whole.strides)
-        if box is None or len(self.parts) == self.MOST or gradient.shape != part.shape:
+        box = _box(part.offset - whole.offset, part._shape, part.strides, whole._shape, whole.strides)
+        if box is None or len(self.parts) == self.MOST or gradient._shape != part._shape:
             return False
         for other in self._boxes:
             for (start, end), (first, last) in zip(box, other):  # noqa: B905 (as many dims; `strict` takes time)
@@ -489,8 +489,8 @@ def _box(
 
 def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:
     """Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy."""
-    layout = (source.numel(), source.strides) if is_packed(source.shape, source.strides) else None
-    return empty_contiguous(source.shape, gradient.dtype, gradient.device, layout)
+    layout = (source.numel(), source.strides) if is_packed(source._shape, source.strides) else None
+    return empty_contiguous(source._shape, gradient.dtype, gradient.device, layout)
 
 
 class _Pending:
@@ -549,7 +549,7 @@ class _Pending:
                 if isinstance(edge, Tensor):
                     self.leaves[key] = edge
                 return True
-        whole = gradient.new_zeros(source.shape)
+        whole = gradient.new_zeros(source._shape)
         node.op.forward(whole, *where).copy_(gradient)
         self.add(edge, whole)
         self.own.add(key)
@@ -741,7 +741,7 @@ class _Delivery:
 
     def _own(self, gradient: Tensor) -> Tensor:
         storage = gradient.storage
-        row_major = gradient.dense and gradient.strides == dense_layout(gradient.shape)[1]
+        row_major = gradient.dense and gradient.strides == dense_layout(gradient._shape)[1]
         if id(storage) in self._seen or not (row_major or gradient.is_contiguous()):
             gradient = gradient.clone()
             storage = gradient.storage
@@ -755,7 +755,7 @@ def _several(given: Any) -> list[Any]:
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    return tensor.new_zeros(tensor.shape)
+    return tensor.new_zeros(tensor._shape)
 
 
 def backward(

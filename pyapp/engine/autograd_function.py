@@ -94,7 +94,7 @@ class OutputNode(Node):
 
 def output_of(node: Node, index: int, value: Tensor) -> Tensor:
     """The tensor that is output `index` of a node of several: over the memory of `value`."""
-    result = make(value.storage, value.shape, value.strides, value.dtype, value.offset)
+    result = make(value.storage, value._shape, value.strides, value.dtype, value.offset)
     result._requires_grad = True
     described = Described(node.op.name, lambda gradient, _, *args: (Gradients({index: gradient}),))
     result.node = OutputNode(described, (), result)  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ def _by_position(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, A
 def _attach(
     cls: type[Function], ctx: Context, args: tuple[Any, ...], needs: tuple[bool, ...], outputs: list[Any]
 ) -> list[Any]:
-    shapes = [(t.shape, t.dtype) if isinstance(t, Tensor) else None for t in outputs]
+    shapes = [(t._shape, t.dtype) if isinstance(t, Tensor) else None for t in outputs]
 
     def vjp(gradients: Gradients, _: Any, *args: Any) -> Any:
         given = [gradients.get(i) for i in range(len(shapes))]
@@ -297,7 +297,7 @@ def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...], needs
             raise RuntimeError(
                 f"{name}.backward: gradient {i} is {describe(gradient)}, the argument {describe(argument)}"
             )
-        if gradient.shape != argument.shape:
+        if gradient._shape != argument._shape:
             gradient = unbroadcast(gradient, argument)
         found[i] = gradient if gradient.dtype is argument.dtype else _of_kind(gradient, argument)
     return tuple(found)
@@ -312,10 +312,10 @@ def _of_kind(gradient: Tensor, argument: Tensor) -> Tensor:
 
 def _expands(argument: Tensor, gradient: Tensor) -> bool:
     """Whether the gradient has the argument's shape, or that of its broadcast form."""
-    if gradient.shape == argument.shape:
+    if gradient._shape == argument._shape:
         return True
-    ends = gradient.shape[gradient.ndim - argument.ndim :]
-    return gradient.ndim >= argument.ndim and all(n in (1, m) for n, m in zip(argument.shape, ends, strict=True))
+    ends = gradient._shape[gradient.ndim - argument.ndim :]
+    return gradient.ndim >= argument.ndim and all(n in (1, m) for n, m in zip(argument._shape, ends, strict=True))
 
 
 class _Once(Function):

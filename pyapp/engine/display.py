@@ -114,7 +114,7 @@ def tensor_repr(x: Tensor) -> str:
     if x.numel() == 0:
         if kind in (_dtype.int64, _dtype.bool_, _dtype.complex64):  # there is no element that shows it
             notes.insert(0, f"dtype={kind!r}")
-        if x.shape != (0,):
+        if x._shape != (0,):
             notes.insert(0, f"size={tuple(x.shape)}")
     kind_of = _kind_of(x)
     return annotated(f"{kind_of}({numbers(x, len(kind_of) + 1)}", notes)

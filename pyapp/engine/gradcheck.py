@@ -55,7 +55,7 @@ def _analytic(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> l
     for i in range(output.numel()):
         seed = output.new_zeros(output.numel())
         seed[i] = 1.0
-        found = grad(output, inputs, [seed.reshape(output.shape)], retain_graph=True, materialize_grads=True)
+        found = grad(output, inputs, [seed.reshape(output._shape)], retain_graph=True, materialize_grads=True)
         rows.append([_parts(g.detach()).numpy().astype(np.float64).reshape(-1) for g in found if g is not None])
     return [np.stack(column, 1) for column in zip(*rows, strict=True)]
 
@@ -141,7 +141,7 @@ def gradgradcheck(
     if not weights:
         generator = Generator(0)
         outputs = [t for t in _outputs(func, given) if t.requires_grad]
-        weights = [randn(t.shape, generator=generator, dtype="float64").requires_grad_() for t in outputs]
+        weights = [randn(t._shape, generator=generator, dtype="float64").requires_grad_() for t in outputs]
 
     def first(*every: Any) -> tuple[Tensor, ...]:
         own, seeds = every[: len(given)], every[len(given) :]

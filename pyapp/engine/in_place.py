@@ -37,7 +37,7 @@ def _previous(x: Tensor, copy: bool) -> Tensor:
     """A tensor with the value and the node of x before the write. `copy`: in memory of its own, because the op saves
     it."""
     with no_grad():
-        old = x._row_major() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset)
+        old = x._row_major() if copy else make(x.storage, x._shape, x.strides, x.dtype, x.offset)
     old._requires_grad, old.node = x._requires_grad, x.node
     return old
 
@@ -46,7 +46,7 @@ def _has_no_overlap(x: Tensor) -> bool:
     """Whether each element of a view certainly has its own place in memory: each stride, in ascending order, is larger
     than the reach of the smaller ones."""
     reach = 0
-    for stride, size in sorted(zip(x.strides, x.shape, strict=True)):
+    for stride, size in sorted(zip(x.strides, x._shape, strict=True)):
         if size > 1 and stride <= reach:
             return False
         reach += stride * (size - 1)
@@ -89,7 +89,7 @@ _put_view.takes_complex = True
 
 @_put_view.gradient
 def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Any:
-    hole = part.new_zeros(part.shape, dtype=g.dtype) if x.requires_grad else None
+    hole = part.new_zeros(part._shape, dtype=g.dtype) if x.requires_grad else None
     return (
         None if hole is None else _put_view(g, hole, op, rest),
         op(g.contiguous(), *rest) if part.requires_grad else None,
@@ -151,7 +151,7 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) ->
     """Turns x into `change(x)`, a view of itself. A new tensor takes the previous shape and node of x; x and its former
     views become views of that tensor. `shared`: others than the caller may have x.
     """
-    was = make(x.storage, x.shape, x.strides, x.dtype, x.offset)
+    was = make(x.storage, x._shape, x.strides, x.dtype, x.offset)
     was._requires_grad, was.node, was.view_of = x._requires_grad, x.node, x.view_of
     view = change(was)
     if view is was:
@@ -167,7 +167,7 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) ->
         owner.views, x.views = [*others, ref(x)], None
     else:  # derive_views goes through this list: a tensor must come before its views
         owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
-    x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
+    x.point_to(view.storage, view._shape, view.strides, view.dtype, view.offset)
     x.view_of, x.node = view.view_of, view.node
     if shared and x._requires_grad:
         _keep_former(x, was)
@@ -205,7 +205,7 @@ def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
 def _check_result(x: Tensor, name: str, result: Tensor) -> None:
     if result.device is not x.device:
         raise RuntimeError(f"{name}: tensors are on {x.device} and {result.device}; move them to one with .to(device)")
-    if result.shape != x.shape:
+    if result._shape != x._shape:
         raise ValueError(
             f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.shape)}: the "
             f"result {describe(result)} does not fit into {describe(x)}"
@@ -285,7 +285,7 @@ def shape_in_place(name: str, change: Any) -> Any:
             _check(x, own)
         if x.requires_grad and x.node is None:
             view = change(x, *args, **kwargs)
-            x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
+            x.point_to(view.storage, view._shape, view.strides, view.dtype, view.offset)
         else:
             shared = sys.getrefcount(x) > _ALONE
             with enable_grad():
@@ -301,5 +301,5 @@ def shape_in_place(name: str, change: Any) -> Any:
 
 def check_writable(x: Tensor, name: str) -> None:
     """RuntimeError if x is expanded: several of its elements are one place in memory."""
-    if 0 in x.strides and 0 not in x.shape and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
+    if 0 in x.strides and 0 not in x._shape and any(n > 1 and s == 0 for n, s in zip(x._shape, x.strides, strict=True)):
         raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")

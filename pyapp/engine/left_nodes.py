@@ -21,7 +21,7 @@ def blank(like: Tensor) -> Tensor:
     storage = _blanks.get((kind, like.device))
     if storage is None:
         storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
-    return make(storage, like.shape, (0,) * len(like.shape), kind)
+    return make(storage, like._shape, (0,) * len(like._shape), kind)
 
 
 def leave(node: Node) -> None:

@@ -15,7 +15,7 @@ def copy_in_pieces(copy: Callable[[Tensor, Tensor], object], target: Tensor, sou
     one another in both views are one; of the others the shortest are taken one place at a time.
     """
     dims: list[tuple[int, int, int]] = []  # size and both strides
-    for size, to, step in zip(target.shape, target.strides, source.strides, strict=True):
+    for size, to, step in zip(target._shape, target.strides, source.strides, strict=True):
         if size == 1:
             continue
         if dims and dims[-1][1] == size * to and dims[-1][2] == size * step:

@@ -24,7 +24,7 @@ def with_priority(x: Any) -> tuple[DType, int]:
     """(dtype, priority) of an operand, for `result_dtype`: 2 for a tensor with dimensions, 1 for a zero-dimensional
     one, 0 for a number."""
     if isinstance(x, Tensor):
-        return x.dtype, 2 if x.shape else 0 if x.weak else 1
+        return x.dtype, 2 if x._shape else 0 if x.weak else 1
     return of_number(x), 0
 
 
@@ -40,10 +40,10 @@ def common_dtype(*operands: Any) -> DType:
                 return kind
     if len(operands) == 2:
         x, number = operands if isinstance(operands[0], Tensor) else operands[::-1]
-        if (type(number) is int or type(number) is float) and isinstance(x, Tensor) and x.shape:
+        if (type(number) is int or type(number) is float) and isinstance(x, Tensor) and x._shape:
             if x.dtype.is_floating_point and not x.dtype.is_storage_only:
                 return x.dtype
-        if isinstance(number, Tensor) and x.shape and number.shape:
+        if isinstance(number, Tensor) and x._shape and number._shape:
             return promote(x.dtype, number.dtype)
     return result_dtype([with_priority(x) for x in operands])
 
@@ -53,7 +53,7 @@ def at_home(args: tuple[Any, ...]) -> tuple[Any, ...]:
     torch takes them. The same tuple where there is nothing to move."""
     tensors = [x for x in args if isinstance(x, Tensor)]
     others = {x.device for x in tensors} - {cpu}
-    ours = [x.shape for x in tensors if x.device is cpu]
+    ours = [x._shape for x in tensors if x.device is cpu]
     if len(others) != 1 or not ours or any(ours):
         return args
     device = others.pop()
@@ -164,10 +164,10 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
     is a number or does not require a gradient."""
     if not isinstance(x, Tensor) or not x._requires_grad:
         return None
-    if gradient.shape != x.shape:
-        dims, keepdim, moved = _repeated_dims(gradient.shape, x.shape)
+    if gradient._shape != x._shape:
+        dims, keepdim, moved = _repeated_dims(gradient._shape, x._shape)
         gradient = gradient.sum(dims, keepdim)
-        gradient = gradient.reshape(x.shape) if moved else gradient
+        gradient = gradient.reshape(x._shape) if moved else gradient
     return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
 
 
@@ -195,7 +195,7 @@ def is_plain(x: Any) -> bool:
 
 def dense(x: Tensor) -> Tensor:
     """x itself if it is dense, otherwise a dense copy."""
-    if x.strides == dense_layout(x.shape)[1] or x.is_contiguous():
+    if x.strides == dense_layout(x._shape)[1] or x.is_contiguous():
         return x
     return x.contiguous() if x.dtype.is_quantized else x._row_major()
 
@@ -207,7 +207,7 @@ def is_half(x: Tensor) -> bool:
 
 def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
     """ValueError or IndexError where there is nothing along the dims (`axes`, which are `dim`) of which to take one."""
-    if 0 in [x.shape[d] for d in axes]:
+    if 0 in [x._shape[d] for d in axes]:
         raise (ValueError if dim is None else IndexError)(
             f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
         )
@@ -215,5 +215,5 @@ def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
 
 def check_place(name: str, x: Tensor, dim: int | None) -> None:
     """IndexError where there is nothing along a dim (None: at all) of which to find the place of one."""
-    if (x.numel() if dim is None else (*x.shape, 1)[normalize_dim(dim, x.ndim, name)]) == 0:
+    if (x.numel() if dim is None else (*x._shape, 1)[normalize_dim(dim, x.ndim, name)]) == 0:
         raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))

@@ -58,12 +58,12 @@ def empty(shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Ten
 
 def is_transposed(x: Tensor) -> bool:
     """Whether a block-quantised tensor is a transposed view (K, N) of a matrix (N, K), such as `q.T`."""
-    return x.strides != (x.shape[1], 1)
+    return x.strides != (x._shape[1], 1)
 
 
 def transposed(x: Tensor) -> Tensor:
     """The transposed view of a block-quantised matrix, in the same memory. For a transposed view, the matrix."""
-    return make(x.storage, x.shape[::-1], x.strides[::-1], x.dtype)
+    return make(x.storage, x._shape[::-1], x.strides[::-1], x.dtype)
 
 
 def check_not_transposed(x: Tensor, name: str) -> None:
@@ -78,14 +78,14 @@ def check_not_transposed(x: Tensor, name: str) -> None:
 def clone(x: Tensor) -> Tensor:
     """A copy of the matrix. For a transposed view, a transposed view of a copy."""
     matrix = transposed(x) if is_transposed(x) else x
-    result = empty(matrix.shape, x.dtype, x.device)
+    result = empty(matrix._shape, x.dtype, x.device)
     copy_blocks(result, matrix)
     return result if matrix is x else transposed(result)
 
 
 def copy_blocks(result: Tensor, x: Tensor) -> None:
     """Copies the blocks of x to `result`. Both have the same shape, type and device, and neither is transposed."""
-    size = packed_bytes(x.shape, x.dtype)
+    size = packed_bytes(x._shape, x.dtype)
     KERNELS["copy_bytes"].launch(size >> 10, result, x, size)
 
 
@@ -124,7 +124,7 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
 def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
     """Packs `rows` rows of GGML's blocks, whose bytes are in `blocks` (uint8), into a banded matrix. `first`, a
     multiple of BAND, is the row at which they begin."""
-    kind, columns = result.dtype, result.shape[1]
+    kind, columns = result.dtype, result._shape[1]
     target = Part(result, packed_bytes((first, columns), kind))
     work = rows * columns >> 10
     if kind is _dtype.q8_0:
@@ -138,9 +138,9 @@ def to_blocks(x: Tensor) -> GgmlBlocks:
     for q8_group, and for q8_0 with a partial block at the end of a row. TypeError for transposed views."""
     if x.dtype.is_quantized:
         check_not_transposed(x, "to_blocks")
-    if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
+    if x.dtype.name not in BLOCK_TYPES or x._shape[1] % x.dtype.block:
         raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
-    (rows, columns), name = x.shape, x.dtype.name
+    (rows, columns), name = x._shape, x.dtype.name
     size, blocks = block_bytes(name, (rows, columns)), x.to(cpu)  # the result is bytes of the host
     if name in BANDED:
         packed, blocks = blocks, empty_contiguous((size,), _dtype.uint8)
@@ -172,7 +172,7 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, devi
 
 def pack_int8(values: Tensor) -> Tensor:
     """Packs int8 values (N, K) as a q8_group matrix whose scales are all 1, for `int8_linear`."""
-    rows, columns = _matrix(values.shape, "pack_int8")
+    rows, columns = _matrix(values._shape, "pack_int8")
     if values.dtype is not _dtype.int8:
         raise TypeError(f"pack_int8: takes int8, not {values.dtype}")
     result = empty((rows, columns), _dtype.q8_group, values.device)
@@ -188,11 +188,11 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
     of the columns (llama.cpp's imatrix). ValueError for other types and shapes, and for NaN and infinite values, which
     only q8_0 accepts."""
     kind = as_dtype(dtype)
-    rows, columns = _matrix(x.shape, "quantize")
+    rows, columns = _matrix(x._shape, "quantize")
     if kind.name not in BLOCK_TYPES:
         raise ValueError(f"quantize: cannot write {kind}; use one of {', '.join(BLOCK_TYPES)}")
     x = x.detach()
-    result = empty(x.shape, kind, x.device)
+    result = empty(x._shape, kind, x.device)
     step = max(1, QUANTIZED_TOGETHER // max(columns, 1) // BAND) * BAND
     for first in range(0, rows, step):
         count = min(step, rows - first)
@@ -203,7 +203,7 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
 
 def _quantize_rows(result: Tensor, first: int, x: Tensor, importance: Any) -> None:
     """Quantises x, dense float32, to the rows of a matrix from `first` on, a multiple of BAND."""
-    kind, (count, columns) = result.dtype, x.shape
+    kind, (count, columns) = result.dtype, x._shape
     begin = packed_bytes((first, columns), kind)
     if kind is _dtype.q8_0:
         KERNELS["quantize_q8_0"].launch(count * columns >> 9, Part(result, begin), x, count, columns, columns)
@@ -224,8 +224,8 @@ def dequantize(x: Tensor) -> Tensor:
         return x
     if is_transposed(x):
         values = dequantize(transposed(x))
-        return make(values.storage, values.shape[::-1], values.strides[::-1], values.dtype)
-    rows, columns = x.shape
+        return make(values.storage, values._shape[::-1], values.strides[::-1], values.dtype)
+    rows, columns = x._shape
     result = empty_contiguous((rows, columns), _dtype.float32, x.device)
     kernel = KERNELS.get("unpack_" + x.dtype.name)
     kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code,)
@@ -240,17 +240,17 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
     of rows that is not a multiple of 8.
     """
     kind = parts[0].dtype
-    partial_band = kind.name in BANDED and any(p.shape[0] % BAND for p in parts)
+    partial_band = kind.name in BANDED and any(p._shape[0] % BAND for p in parts)
     if partial_band or any(p.dtype is not kind or (kind.is_quantized and is_transposed(p)) for p in parts):
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
-    shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
+    shape = (sum(p._shape[0] for p in parts), parts[0]._shape[1])
     device = parts[0].device
     result = empty(shape, kind, device) if kind.is_quantized else empty_contiguous(shape, kind, device)
     start = 0
     for part in parts:
         part = part if kind.is_quantized else part.contiguous()
-        size = packed_bytes(part.shape, kind) if kind.is_quantized else part.numel() * kind.itemsize
+        size = packed_bytes(part._shape, kind) if kind.is_quantized else part.numel() * kind.itemsize
         KERNELS["copy_bytes"].launch(size >> 10, Part(result, start), part, size)
         start += size
     return result
@@ -265,7 +265,7 @@ def rows_of(x: Tensor, first: int, count: int) -> Tensor:
     check_not_transposed(x, "rows_of")
     if not whole_bands(x, first, count):
         raise ValueError(f"rows_of: {first} and {count} of {x.dtype} are not multiples of {BAND}")
-    columns = x.shape[1]
+    columns = x._shape[1]
     begin, size = (packed_bytes((height, columns), x.dtype) for height in (first, count))
     owner = (x.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
     place = Storage.adopt(x.storage.address + begin, size, owner, x.device)
@@ -275,17 +275,17 @@ def rows_of(x: Tensor, first: int, count: int) -> Tensor:
 def whole_bands(x: Tensor, first: int, count: int) -> bool:
     """Whether these rows of a block-quantised matrix can be viewed alone."""
     last = first + count
-    return x.dtype.name not in BANDED or (first % BAND == 0 and (last % BAND == 0 or last == x.shape[0]))
+    return x.dtype.name not in BANDED or (first % BAND == 0 and (last % BAND == 0 or last == x._shape[0]))
 
 
 def words(x: Tensor, count: int) -> Tensor:
     """The bytes of `count` matrices (N, K) that lie one below the other in a block-quantised matrix (count * N, K), as
     a view (count, words) of whole numbers. ValueError if the matrices do not begin with whole bands.
     """
-    rows = x.shape[0] // count
-    if x.shape[0] % count or not whole_bands(x, rows, rows):
+    rows = x._shape[0] // count
+    if x._shape[0] % count or not whole_bands(x, rows, rows):
         raise ValueError(f"words: {tuple(x.shape)} of {x.dtype} is not {count} matrices of whole bands")
-    size = packed_bytes((rows, x.shape[1]), x.dtype)
+    size = packed_bytes((rows, x._shape[1]), x.dtype)
     kind = _dtype.int64 if size % 8 == 0 else _dtype.uint8
     return make(x.storage, (count, size // kind.itemsize), (size // kind.itemsize, 1), kind)
 

@@ -46,7 +46,7 @@ class _Recomputed(Node):
         wanted = [e for e in self.edges if e is not None]
         with enable_grad():
             outputs = self.again()
-        shapes = [(t.shape, t.dtype.name) for t in outputs]
+        shapes = [(t._shape, t.dtype.name) for t in outputs]
         if self.shapes is not None and shapes != self.shapes:
             raise CheckpointError(
                 f"checkpoint: the function returned {self.shapes} in its first run and {shapes} in its second one; "
@@ -136,7 +136,7 @@ def checkpoint(
     node = _Recomputed(Described("checkpoint", None), (), tensors[0])  # type: ignore[arg-type]
     node.edges = tuple(edges)
     node.again = again
-    node.shapes = None if determinism_check == "none" else [(t.shape, t.dtype.name) for t in tensors]
+    node.shapes = None if determinism_check == "none" else [(t._shape, t.dtype.name) for t in tensors]
     places = {id(t): i for i, t in enumerate(tensors)}
     results = [output_of(node, places[id(t)], t) if isinstance(t, Tensor) and t.requires_grad else t for t in outputs]
     return type(output)(results) if several else results[0]

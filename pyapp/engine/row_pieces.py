@@ -47,8 +47,8 @@ class _Known(Node):
 
 
 def _pieces(rows: Tensor, others: tuple[Tensor, ...], size: int) -> Iterable[tuple[Tensor, tuple[Tensor, ...]]]:
-    for first in range(0, rows.shape[0], size):
-        count = min(size, rows.shape[0] - first)
+    for first in range(0, rows._shape[0], size):
+        count = min(size, rows._shape[0] - first)
         yield rows.narrow(0, first, count), tuple(other.narrow(0, first, count) for other in others)
 
 
@@ -59,7 +59,7 @@ def sum_of_pieces(function: Callable[..., Tensor], size: int, rows: Tensor, *oth
     The gradients are computed at once, piece by piece, of `rows` and of tensors that the function uses without getting
     them, and kept until backward: `rows` costs its own size, nothing is computed twice. `others` get no gradients.
     """
-    if rows.shape[0] <= size:
+    if rows._shape[0] <= size:
         return function(rows, *others)
     start = _SERIAL()
     total: Any = None
@@ -88,7 +88,7 @@ def sum_of_pieces(function: Callable[..., Tensor], size: int, rows: Tensor, *oth
         known[id(rows)] = edge_of(rows), cat(of_rows)
     if not known:
         return total
-    result = make(total.storage, total.shape, total.strides, total.dtype, total.offset)
+    result = make(total.storage, total._shape, total.strides, total.dtype, total.offset)
     result._requires_grad = True
     node = _Known(Described(getattr(function, "__name__", "sum_of_pieces"), None), (), total)  # type: ignore[arg-type]
     node.known = list(known.values())
@@ -101,7 +101,7 @@ def rows_of_pieces(function: Callable[..., Tensor], size: int, rows: Tensor, *ot
     """`function(rows, *others)`, a number for each row (N,), over pieces of `size` rows. Backward computes each piece
     again.
     """
-    if rows.shape[0] <= size:
+    if rows._shape[0] <= size:
         return function(rows, *others)
     return cat([checkpoint(function, piece, *parts) for piece, parts in _pieces(rows, others, size)])
 

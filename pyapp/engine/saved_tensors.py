@@ -106,7 +106,7 @@ class Saved:
             STATE.enabled = enabled
         if not isinstance(found, Tensor):
             raise TypeError(f"saved_tensors_hooks: the unpack hook must give a tensor, it gave {type(found).__name__}")
-        return make(found.storage, found.shape, found.strides, found.dtype, found.offset)
+        return make(found.storage, found._shape, found.strides, found.dtype, found.offset)
 
 
 def pack_saved(node: Node) -> None:

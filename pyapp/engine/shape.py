@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Sized
 from functools import lru_cache
 from math import prod
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 Shape = tuple[int, ...]
 
@@ -232,26 +232,35 @@ def as_shape(sizes: Iterable[object]) -> Shape:
         raise TypeError(f"a size is an integer: {reprlib.repr(values)} is not a shape") from None
 
 
-class _Sizes(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, tuple) and all(type(size) is int for size in value)
-
-
-class Size(tuple[int, ...], metaclass=_Sizes):
-    """A shape as torch.Size: a tuple with numel(). `tensor.shape` is a plain tuple, which isinstance()
-    accepts as Size.
-    """
+class Size(tuple[int, ...]):
+    """A shape as torch.Size: a tuple with numel(), whose slices and sums are shapes, too. It prints as a tuple."""
 
     def numel(self) -> int:
         """The number of elements."""
         return prod(self)
 
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> Size: ...
+
     def __getitem__(self, at: Any) -> Any:
         found = tuple.__getitem__(self, at)
         return Size(found) if isinstance(at, slice) else found
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Iterable[int]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, tuple(other)))
+
+    def __radd__(self, other: Iterable[int]) -> Size:
+        return Size(tuple.__add__(tuple(other), self))
+
+    def __mul__(self, times: SupportsIndex) -> Size:
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        return tuple.__repr__(self)
 
     def __repr__(self) -> str:
         return f"pyapp.Size({list(self)})"

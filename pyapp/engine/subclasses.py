@@ -218,13 +218,13 @@ def as_subclass(x: Tensor, cls: type) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass: takes a class that derives from Tensor, not {cls!r}")
     with DisableTorchFunctionSubclass():
-        made = x.view(x.shape) if x._requires_grad and STATE.enabled else x.detach()
+        made = x.view(x._shape) if x._requires_grad and STATE.enabled else x.detach()
     return _turned(made, cls)
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False, **_: Any) -> Any:
     """Tensor._make_subclass: a leaf of the class over the memory of `data`."""
-    made = make(data.storage, data.shape, data.strides, data.dtype, data.offset)
+    made = make(data.storage, data._shape, data.strides, data.dtype, data.offset)
     return _turned(made, cls).requires_grad_(require_grad)
 
 

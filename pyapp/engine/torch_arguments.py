@@ -137,13 +137,13 @@ def _in_order(call: Any, plain: Any) -> Any:
         x = args[0] if args else kwargs.get("input")
         if not isinstance(x, Tensor) or not x.dense:
             return call(*args, **kwargs)
-        if x.strides == dense_layout(x.shape)[1]:
+        if x.strides == dense_layout(x._shape)[1]:
             return call(*args, **kwargs) if kwargs else plain(*args)  # which is where x is
-        kept = kept_strides(x.shape, x.strides) if kwargs.get("memory_format") in (None, preserve_format) else None
+        kept = kept_strides(x._shape, x.strides) if kwargs.get("memory_format") in (None, preserve_format) else None
         made = call(*args, **kwargs)
         if kept is None or type(made) is not Tensor or made.dtype.is_quantized:
             return made
-        turned = make(made.storage, made.shape, kept, made.dtype, made.offset)  # its values have no places yet
+        turned = make(made.storage, made._shape, kept, made.dtype, made.offset)  # its values have no places yet
         return turned.requires_grad_() if made._requires_grad else turned
 
     return like

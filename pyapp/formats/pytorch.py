@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from pyapp.dataclass import dataclass
 from pyapp.engine.device import Device
 from pyapp.engine.dtype import DTYPES, as_dtype
-from pyapp.engine.shape import contiguous_strides
+from pyapp.engine.shape import Size, contiguous_strides
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor, make
 from pyapp.errors import FileFormatError
@@ -116,7 +116,7 @@ class _Blocks:
 
 
 def _counts(values: Any) -> bool:
-    return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 62 for value in values)
+    return isinstance(values, tuple) and all(type(value) is int and 0 <= value < 1 << 62 for value in values)
 
 
 def _tensor(stored: Any, offset: Any, shape: Any, strides: Any, dtype: str) -> _Strided:
@@ -217,10 +217,10 @@ def _bytes(text: Any, encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
-def _size(values: Any) -> tuple[int, ...]:
+def _size(values: Any) -> Size:
     if not _counts(values):
         raise ValueError("not a size")
-    return tuple(values)
+    return Size(values)
 
 
 def _set(values: Any = ()) -> set[Any]:

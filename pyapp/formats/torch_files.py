@@ -15,6 +15,7 @@ from pyapp.engine import ops
 from pyapp.engine.device import Device, cpu
 from pyapp.engine.dtype import DTYPES, as_dtype
 from pyapp.engine.lazy import np
+from pyapp.engine.shape import Size
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor, check_device, make
 from pyapp.errors import FileFormatError, OperationError
@@ -123,7 +124,7 @@ class _Saved(PyTorchFile):
 
     def _plain(self, value: Any) -> Any:
         """A number, a text or bytes. FileFormatError for names of classes and functions."""
-        if value is None or type(value) in (bool, int, float, complex, str, bytes, bytearray, set):
+        if value is None or type(value) in (bool, int, float, complex, str, bytes, bytearray, set, Size):
             return value
         if type(value) is PickledDType and value.name:
             return np.dtype(value.name)

@@ -368,7 +368,7 @@ class Adafactor(Optimizer):
         self.clip_threshold, self.relative_step = clip_threshold, relative_step
 
     def first_state(self, name: str, weight: Tensor) -> Tensor:
-        shape = weight.shape
+        shape: tuple[int, ...] = weight.shape
         if name != "velocity":
             shape = () if len(shape) < 2 else shape[:-1] if name == "rows" else (*shape[:-2], shape[-1])
         return ops.zeros(shape, dtype=weight.dtype, device=weight.device)

@@ -30,7 +30,9 @@ def largest(x: Tensor) -> int:
 
 x = pyapp.randn((2, 8), requires_grad=True)
 assert_type(x, Tensor)
-assert_type(x.shape, tuple[int, ...])
+assert_type(x.shape, pyapp.Size)
+assert_type(x.shape[0], int)
+assert_type(x.shape[1:].numel(), int)
 assert_type(x.size(0), int)
 assert_type(x.clone().float().max(), Tensor)
 assert_type(pyapp.matmul(x, x.T), Tensor)

@@ -396,7 +396,7 @@ def distributed(
 ) -> DTensor:  # fmt: skip
     """A DTensor of its parts, which the caller has checked."""
     made = object.__new__(DTensor)
-    parts = {"shape": tuple(shape), "_local_tensor": local, "_mesh": mesh, "_places": placements}
+    parts = {"_shape": tuple(shape), "_local_tensor": local, "_mesh": mesh, "_places": placements}
     for name, value in parts.items():
         set_attribute(made, name, value)
     return made

@@ -31,8 +31,8 @@ _CACHE_TYPES = (_F32, _dtype.float16, _dtype.uint8)
 
 def _heads(x: Tensor) -> Tensor:
     """x (..., T, H, D) itself if each token's heads are dense and its texts follow one another, else a dense copy."""
-    if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1]:
-        if len(x.shape) == 3 or (len(x.shape) == 4 and x.strides[0] == x.shape[1] * x.strides[1]):
+    if x.strides[-1] == 1 and x.strides[-2] == x._shape[-1]:
+        if len(x._shape) == 3 or (len(x._shape) == 4 and x.strides[0] == x._shape[1] * x.strides[1]):
             return x
     return row_major(x)
 
@@ -52,10 +52,10 @@ def _cache_sizes(cache: Tensor, block_table: Tensor | None) -> tuple[tuple[int, 
     """(texts, KV, capacity), (parts, blocks) of a cache (KV, capacity, ...), (B, KV, capacity, ...), or (blocks, KV,
     capacity, ...) with a block table.
     """
-    kv_heads, capacity = cache.shape[-3:-1]
+    kv_heads, capacity = cache._shape[-3:-1]
     if block_table is not None:
-        return (block_table.shape[0], kv_heads, capacity), (block_table.shape[1], cache.shape[0])
-    return ((cache.shape[0] if len(cache.shape) == 4 else 1), kv_heads, capacity), (1, 0)
+        return (block_table._shape[0], kv_heads, capacity), (block_table._shape[1], cache._shape[0])
+    return ((cache._shape[0] if len(cache._shape) == 4 else 1), kv_heads, capacity), (1, 0)
 
 
 def _table(block_table: Tensor | None) -> Tensor | None:
@@ -71,22 +71,22 @@ def _of_heads(values: Tensor | None) -> Tensor | None:
 @claims("_rope")
 def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
     """x (T, H, D), or (B, T, H, D) with one record for each batch entry."""
-    if x.dtype is not _F32 or len(x.shape) not in (3, 4):
+    if x.dtype is not _F32 or len(x._shape) not in (3, 4):
         return NotImplemented
     if not is_plain(table) or (position is not None and position.dtype is not _I32):
         return NotImplemented
-    if x.strides[-1] != 1 or x.strides[-2] != x.shape[-1]:
+    if x.strides[-1] != 1 or x.strides[-2] != x._shape[-1]:
         x = dense(x)
-    tokens, heads, size = x.shape[-3:]
+    tokens, heads, size = x._shape[-3:]
     texts, each, step = 1, tokens * heads * size, x.strides[0]
     if position is not None and position.numel() > 1:  # a position for each token
         position, texts, tokens = dense(position), tokens, 1
-    y = empty_contiguous(x.shape, _F32, x.device)
-    for i in range(x.shape[0] if len(x.shape) == 4 else 1):
-        at = position if position is None or len(position.shape) == 1 else Part(position, 4 * i * texts)
+    y = empty_contiguous(x._shape, _F32, x.device)
+    for i in range(x._shape[0] if len(x._shape) == 4 else 1):
+        at = position if position is None or len(position._shape) == 1 else Part(position, 4 * i * texts)
         _ROPE.launch(
             each >> 10, Part(y, 4 * i * each), Part(x, 4 * i * step), table, at,
-            texts, tokens, heads, size, 2 * table.shape[1], heads * size, x.strides[-3], table.shape[0],
+            texts, tokens, heads, size, 2 * table._shape[1], heads * size, x.strides[-3], table._shape[0],
             int(interleaved),
         )  # fmt: skip
     return y
@@ -98,7 +98,7 @@ def _cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor
         return NotImplemented
     check_write(cache, x, position, block_table)
     x = _heads(x)
-    tokens, heads, size = x.shape[-3:]
+    tokens, heads, size = x._shape[-3:]
     (texts, _, capacity), paging = _cache_sizes(cache, block_table)
     _CACHE_WRITE.launch(
         x.numel() >> 10, cache, x, _starts(position), _table(block_table), texts, tokens, heads, size, capacity,
@@ -116,9 +116,9 @@ def _cached_attention(
     if not (q.dtype is _F32 and _are_caches(k_cache, v_cache) and position.dtype is _I32):
         return NotImplemented
     q = _heads(q)
-    tokens, heads, size = q.shape[-3:]
+    tokens, heads, size = q._shape[-3:]
     (texts, kv_heads, capacity), paging = _cache_sizes(k_cache, block_table)
-    y = empty_contiguous(q.shape, _F32, q.device)
+    y = empty_contiguous(q._shape, _F32, q.device)
     _ATTENTION.launch(
         texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, _starts(position), _of_heads(slopes),
         _of_heads(sinks), _table(block_table), texts, tokens, heads, kv_heads, size, capacity, heads * size,
@@ -150,9 +150,9 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
     if not (q.dtype is _F32 and keys.dtype.is_floating_point and _are_caches(keys, values)):
         return NotImplemented
     q = _heads(q)
-    tokens, heads, size = q.shape
-    kv_heads, length, _ = keys.shape
-    y = empty_contiguous(q.shape, _F32, q.device)
+    tokens, heads, size = q._shape
+    kv_heads, length, _ = keys._shape
+    y = empty_contiguous(q._shape, _F32, q.device)
     for first in range(0, tokens, length):
         count = min(length, tokens - first)
         _ATTENTION.launch(count * heads * size * length >> 9,
@@ -174,14 +174,14 @@ def _cached_self_attention(
         return NotImplemented
     if table is not None and not is_plain(table):
         return NotImplemented
-    lead = qkv.shape[:-1]
+    lead = qkv._shape[:-1]
     qkv, rows, width, stride = rows_of(qkv)
     position, slopes, sinks = _starts(position), _of_heads(slopes), _of_heads(sinks)
     (texts, kv_heads, capacity), paging = _cache_sizes(keys, block_table)
     blocks = _table(block_table)
     tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
     y = empty_contiguous((*lead, heads * size), _F32, qkv.device)
-    angles, rotated = (0, 0) if table is None else (table.shape[0], 2 * table.shape[1])
+    angles, rotated = (0, 0) if table is None else (table._shape[0], 2 * table._shape[1])
     if _ROTATE_AND_WRITE.name in qkv.device.backend.kernels:
         written: list[tuple[Any, ...]] = [
             (
@@ -224,18 +224,18 @@ _MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
 
 def _sequences(x: Tensor) -> Tensor:
     """x (B, T, H, D) itself if each token's heads are dense, else a dense copy."""
-    return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
+    return x if x.strides[3] == 1 and x.strides[2] == x._shape[3] else dense(x)
 
 
 def _turned(x: Tensor) -> Tensor:
     """x (B, T, H, D) as (B, H, T, D), or the reverse."""
-    shape, strides = ((y[0], y[2], y[1], y[3]) for y in (x.shape, x.strides))
+    shape, strides = ((y[0], y[2], y[1], y[3]) for y in (x._shape, x.strides))
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
 def _folded(x: Tensor) -> Tensor | None:
     """x (B, T, H, D) as (B H, T, 1, D), where its heads lie like batch entries, as in torch's layout; else None."""
-    batch, tokens, heads, size = x.shape
+    batch, tokens, heads, size = x._shape
     if (size != 1 and x.strides[3] != 1) or (batch != 1 and x.strides[0] != heads * x.strides[2]):
         return None
     return make(x.storage, (batch * heads, tokens, 1, size), (x.strides[2], x.strides[1], size, 1), x.dtype, x.offset)
@@ -243,14 +243,14 @@ def _folded(x: Tensor) -> Tensor | None:
 
 def _unfolded(x: Tensor, heads: int) -> Tensor:
     """The reverse of _folded for a dense x."""
-    entries, tokens, _, size = x.shape
+    entries, tokens, _, size = x._shape
     shape, strides = (entries // heads, tokens, heads, size), (heads * tokens * size, size, tokens * size, 1)
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
 def _folded_mask(mask: Tensor, batch: int, heads: int) -> Tensor | None:
     """A mask (B or 1, H or 1, T or 1, S or 1) as (B H or 1, 1, ...), or None."""
-    entries, own, *rest = mask.shape
+    entries, own, *rest = mask._shape
     steps = mask.strides
     if own == 1 and (entries == 1 or heads == 1):
         return mask
@@ -265,10 +265,10 @@ def _all_folded(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
     """q, k, v and the mask with heads as batch entries, where that saves dense copies; else None."""
-    heads = q.shape[2]
-    if heads != k.shape[2] or heads == 1 or all(x.strides[2] == x.shape[3] for x in (q, k, v)):
+    heads = q._shape[2]
+    if heads != k._shape[2] or heads == 1 or all(x.strides[2] == x._shape[3] for x in (q, k, v)):
         return None
-    own = None if mask is None else _folded_mask(mask, q.shape[0], heads)
+    own = None if mask is None else _folded_mask(mask, q._shape[0], heads)
     folded = _folded(q), _folded(k), _folded(v)
     if folded[0] is None or folded[1] is None or folded[2] is None or (own is None and mask is not None):
         return None
@@ -283,11 +283,11 @@ def _attention_workspace(
     """
     if q.device.backend.own_workspaces:
         return q, 1  # which is not written to
-    units = k.shape[0] * k.shape[2]
+    units = k._shape[0] * k._shape[2]
     if not backward:
-        units *= -(-q.shape[1] * (q.shape[2] // k.shape[2]) // 48)
+        units *= -(-q._shape[1] * (q._shape[2] // k._shape[2]) // 48)
     workers = min(units, 2 * get_num_threads())
-    keys, width = -(-k.shape[1] // 24) * 24, -(-max(q.shape[3], v.shape[3]) // 16) * 16
+    keys, width = -(-k._shape[1] // 24) * 24, -(-max(q._shape[3], v._shape[3]) // 16) * 16
     rows = 96 if softcap is None else 144
     return Storage(4 * workers * (4 * (keys + 48) * width + rows * keys), q.device), workers
 
@@ -295,10 +295,10 @@ def _attention_workspace(
 def _kept_behind(q: Tensor, v: Tensor) -> tuple[int, int] | None:
     """The bytes of a result, and of what its kernel keeps after it for the gradient (native/cuda/attention_train.cu);
     None where it keeps nothing."""
-    if not q.device.backend.keeps_softmax or q.dtype is _F32 or max(q.shape[3], v.shape[3]) > 256:
+    if not q.device.backend.keeps_softmax or q.dtype is _F32 or max(q._shape[3], v._shape[3]) > 256:
         return None
-    queries = q.shape[0] * q.shape[1] * q.shape[2]
-    return -(-2 * queries * v.shape[3] // 16) * 16, 8 * queries
+    queries = q._shape[0] * q._shape[1] * q._shape[2]
+    return -(-2 * queries * v._shape[3] // 16) * 16, 8 * queries
 
 
 def _by_pairs(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -306,8 +306,8 @@ def _by_pairs(q: Tensor, k: Tensor, v: Tensor) -> bool:
     enough rows."""
     least = q.device.backend.attention_pairs
     return (
-        0 < least <= q.shape[0] * q.shape[2] * -(-q.shape[1] // _PAIR_ROWS)
-        and q.shape[3] == v.shape[3] == 128
+        0 < least <= q._shape[0] * q._shape[2] * -(-q._shape[1] // _PAIR_ROWS)
+        and q._shape[3] == v._shape[3] == 128
         and q.dtype is not _F32
         and all(
             (x.storage.address.value + 2 * x.offset) % 16 == 0 and x.strides[0] % 8 == x.strides[1] % 8 == 0
@@ -318,7 +318,7 @@ def _by_pairs(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
     """The number of keys to which each row attends, before and after its position."""
-    tokens, keys = q.shape[1], k.shape[1]
+    tokens, keys = q._shape[1], k._shape[1]
     return tokens, keys - tokens if causal else keys
 
 
@@ -338,7 +338,7 @@ def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, softcap: f
         and q.dtype is k.dtype is v.dtype
         and q.dtype in _MASKED_TYPES
         and (mask is None or mask.dtype in _MASK_TYPES)
-        and 0 not in q.shape + k.shape + v.shape
+        and 0 not in q._shape + k._shape + v._shape
     )
 
 
@@ -346,16 +346,17 @@ def _masked_dims(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, workers: int, scale: float,
     softcap: float | None,
 ) -> tuple[int, ...]:  # fmt: skip
-    batch, tokens, heads, size = q.shape
+    batch, tokens, heads, size = q._shape
     steps: tuple[int, ...] = (0, 0, 0, 0)
     if mask is None:
         mask_type = _F32
     else:
         mask_type = mask.dtype
-        steps = tuple(0 if n == 1 else step for n, step in zip(mask.shape, mask.strides, strict=True))
+        steps = tuple(0 if n == 1 else step for n, step in zip(mask._shape, mask.strides, strict=True))
     return (
-        batch, tokens, k.shape[1], heads, k.shape[2], size, v.shape[3], *q.strides[:2], *k.strides[:2], *v.strides[:2],
-        min(before, tokens), min(after, k.shape[1]), CODES[q.dtype], CODES[mask_type], *steps, workers,
+        batch, tokens, k._shape[1], heads, k._shape[2], size, v._shape[3],
+        *q.strides[:2], *k.strides[:2], *v.strides[:2], min(before, tokens), min(after, k._shape[1]),
+        CODES[q.dtype], CODES[mask_type], *steps, workers,
         mask is None and not softcap and scale > 0,
     )  # fmt: skip
 
@@ -366,7 +367,7 @@ _FEW = 24  # rows of a kv head: with so few, the kernel that packs keys and valu
 def _capacity(x: Tensor) -> int:
     """The rows between the heads of keys or values (B, S, KV, D) that lie as in a cache (B, KV, capacity, D), as those
     of torch's layout do; 0 where they lie otherwise."""
-    (batch, length, heads, size), (entry, row, head, element) = x.shape, x.strides
+    (batch, length, heads, size), (entry, row, head, element) = x._shape, x.strides
     if element != 1 or row != size:
         return 0
     capacity = head // size if heads > 1 else entry // size if batch > 1 else length
@@ -377,10 +378,17 @@ def _capacity(x: Tensor) -> int:
 
 def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale: float) -> Tensor | None:
     """Attention of few rows to many keys, which the kernel for caches reads where they lie; None where it cannot."""
-    batch, tokens, heads, size = q.shape
-    keys, kv_heads = k.shape[1], k.shape[2]
+    batch, tokens, heads, size = q._shape
+    keys, kv_heads = k._shape[1], k._shape[2]
     rows = tokens * (heads // kv_heads)
-    if rows > _FEW or tokens > keys or before < tokens - 1 or k.shape != v.shape or q.dtype is not _F32 or size > 1024:
+    if (
+        rows > _FEW
+        or tokens > keys
+        or before < tokens - 1
+        or k._shape != v._shape
+        or q.dtype is not _F32
+        or size > 1024
+    ):
         return None
     causal = after < keys - 1
     if q.device.backend.own_workspaces or (causal and after != keys - tokens):
@@ -396,7 +404,7 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
         folded = _folded(q) if heads == kv_heads else None
         texts, own, kv = (batch * heads, 1, 1) if folded is not None else (batch, heads, kv_heads)
         q = dense(q if folded is None else folded)
-    y = empty_contiguous(q.shape, _F32, q.device)
+    y = empty_contiguous(q._shape, _F32, q.device)
     _ATTENTION.launch(
         q.numel() * keys >> 9, y, q, k, v, _constant(keys - tokens, q.device, texts), None, None, None, texts, tokens,
         own, kv, size, capacity, own * size, own * size, int(causal), 0, CODES[_F32], 1, 0, scale, 0.0,
@@ -407,15 +415,15 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
 def _of_one_row(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attention of one masked row (B, 1, H, D) of each entry, as in a cache of padded texts: by products that read keys
     and values where they lie."""
-    (batch, _, heads, size), kv_heads = q.shape, k.shape[2]
+    (batch, _, heads, size), kv_heads = q._shape, k._shape[2]
     rows = (q * scale).reshape(batch, kv_heads, heads // kv_heads, size)
     scores = OPS["matmul"].forward(rows, k.permute(0, 2, 3, 1))  # (B, KV, G, S)
-    of_heads = (kv_heads, heads // kv_heads) if mask.shape[1] != 1 else (1, 1)
-    mask = mask.reshape(mask.shape[0], *of_heads, mask.shape[3])
+    of_heads = (kv_heads, heads // kv_heads) if mask._shape[1] != 1 else (1, 1)
+    mask = mask.reshape(mask._shape[0], *of_heads, mask._shape[3])
     scores = where(mask, scores, -inf) if mask.dtype is _dtype.bool_ else scores + mask
     y = OPS["matmul"].forward(scores.softmax(-1), v.permute(0, 2, 1, 3))  # (B, KV, G, Dv)
     blind = scores.amax(-1, True) == -inf
-    return where(blind, 0.0, y).reshape(batch, 1, heads, v.shape[3])
+    return where(blind, 0.0, y).reshape(batch, 1, heads, v._shape[3])
 
 
 @claims("_masked_attention")
@@ -429,20 +437,20 @@ def _masked_attention(
         few = _of_few_rows(q, k, v, before, after, scale)
         if few is not None:
             return few
-    if mask is not None and mask.shape[1] == 1 and not IN_BROWSER:
+    if mask is not None and mask._shape[1] == 1 and not IN_BROWSER:
         entries = import_module(".entry_masks", __package__).by_entries(q, k, v, mask, before, after, scale, softcap)
         if entries is not None:
             return entries
-    whole = before >= 0 and after >= k.shape[1] - 1
-    if mask is not None and q.shape[1] == 1 and whole and q.dtype is _F32 and softcap is None:
-        by_products = IN_BROWSER or q.shape[2] != k.shape[2]  # else the kernel reads keys and values where they lie
+    whole = before >= 0 and after >= k._shape[1] - 1
+    if mask is not None and q._shape[1] == 1 and whole and q.dtype is _F32 and softcap is None:
+        by_products = IN_BROWSER or q._shape[2] != k._shape[2]  # else the kernel reads keys and values where they lie
         if by_products and mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
             return _of_one_row(q, k, v, mask, scale)
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
-        return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])
+        return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q._shape[2])
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
-    shape = (*q.shape[:3], v.shape[3])
+    shape = (*q._shape[:3], v._shape[3])
     workspace: Any
     behind = _kept_behind(q, v)
     if behind is None:
@@ -453,7 +461,7 @@ def _masked_attention(
         workspace, workers = Part(y, behind[0]), 2
     dims = _masked_dims(q, k, v, mask, before, after, workers, scale, softcap)
     kernel = _PAIRS if dims[-1] and _by_pairs(q, k, v) else _MASKED
-    kernel.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
+    kernel.launch(q.numel() * k._shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
     return y
 
 
@@ -466,11 +474,11 @@ def _masked_attention_backward(
         return NotImplemented
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
-        own, heads = _folded(_turned(dense(_turned(g)))), q.shape[2]
+        own, heads = _folded(_turned(dense(_turned(g)))), q._shape[2]
         grads = _masked_attention_backward(own, y, *folded, before, after, scale, softcap)
         return tuple(_unfolded(x, heads) for x in grads)
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
-    grad_q = empty_contiguous(q.shape, q.dtype, q.device)
+    grad_q = empty_contiguous(q._shape, q.dtype, q.device)
     grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)
     workspace: Any
     behind = _kept_behind(q, v)
@@ -480,8 +488,8 @@ def _masked_attention_backward(
         workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
     dims = _masked_dims(q, k, v, mask, before, after, workers, scale, softcap)
     _MASKED_BACKWARD.launch(
-        q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0
+        q.numel() * k._shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0
     )
     memory = grad_kv.storage
-    grad_k = make(memory, k.shape, contiguous_strides(k.shape), q.dtype)
-    return grad_q, grad_k, make(memory, v.shape, contiguous_strides(v.shape), q.dtype, k.numel())
+    grad_k = make(memory, k._shape, contiguous_strides(k._shape), q.dtype)
+    return grad_q, grad_k, make(memory, v._shape, contiguous_strides(v._shape), q.dtype, k.numel())

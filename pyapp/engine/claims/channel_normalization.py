@@ -22,8 +22,8 @@ _MOST_TURNED = 1 << 17  # elements of (N, C) whose two copies cost less than the
 
 def _channel_rows(x: Tensor, groups: int, plain: bool) -> tuple[int, ...] | None:
     """The layout of rows and weights (`plain`: there are none) for `normalize`; None where the definition is faster."""
-    samples, channels = x.shape[:2]
-    length = prod(x.shape[2:])
+    samples, channels = x._shape[:2]
+    length = prod(x._shape[2:])
     if x.dtype not in (_F32, _dtype.float64) or not x.numel() or not x.is_contiguous():
         return None
     short = length < _SHORTEST
@@ -43,12 +43,12 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
     """The same for `_turned(x)`: each channel of the batch lies together there. None where it is not needed, or not
     enough.
     """
-    length, count = prod(x.shape[2:]), x.numel()
+    length, count = prod(x._shape[2:]), x.numel()
     if groups or x.dtype not in (_F32, _dtype.float64) or not count or length >= _SHORTEST:
         return None
     if length == 1 and count > _MOST_TURNED:
         return None
-    channels = x.shape[1]
+    channels = x._shape[1]
     count //= channels
     return channels, 1, count, count, 0, channels, 1, 0, 0
 
@@ -61,17 +61,17 @@ def _as_rows(x: Tensor) -> Tensor:
 
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
-    (n, c, *rest), (near, far, *steps) = x.shape, x.strides
+    (n, c, *rest), (near, far, *steps) = x._shape, x.strides
     view = make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset)
     if view.is_contiguous():
         return view
-    y = empty_contiguous(view.shape, x.dtype, x.device)  # without the frames of `clone`
+    y = empty_contiguous(view._shape, x.dtype, x.device)  # without the frames of `clone`
     return y if copy_strided(y, view) else dense(view)
 
 
 def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
     """Whether weights and biases have an element of x's dtype for each channel."""
-    return all(w is None or (w.dtype is x.dtype and w.shape == x.shape[1:2]) for w in learnt)
+    return all(w is None or (w.dtype is x.dtype and w._shape == x._shape[1:2]) for w in learnt)
 
 
 def _is_matrix(x: Tensor, groups: int) -> bool:
@@ -108,7 +108,7 @@ def _channel_norm(
         return _columns(x, weight, bias, statistics, epsilon) if _is_matrix(x, groups) else NotImplemented
     weight, bias = (w if w is None else dense(w) for w in (weight, bias))
     x = _turned(x) if turns else x
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    y = empty_contiguous(x._shape, x.dtype, x.device)
     code = CODES[x.dtype]
     _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
     if statistics is not None:
@@ -122,8 +122,8 @@ def _columns_backward(g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor 
     centred = x.detach() - mean  # (N, C)
     sums, products = g.sum(0), (g * centred).sum(0)  # (C,)
     scale = inverse if weight is None else weight.detach() * inverse
-    slope = products * (inverse * inverse) * scale / -x.shape[0]
-    grad_x = (g * scale).add_(centred.mul_(slope)).sub_(sums * scale / x.shape[0]) if x.requires_grad else None
+    slope = products * (inverse * inverse) * scale / -x._shape[0]
+    grad_x = (g * scale).add_(centred.mul_(slope)).sub_(sums * scale / x._shape[0]) if x.requires_grad else None
     grad_weight = products * inverse if weight is not None and weight.requires_grad else None
     return grad_x, grad_weight, sums if bias is not None and bias.requires_grad else None
 
@@ -147,13 +147,13 @@ def _channel_norm_backward(
     code = CODES[x.dtype]
     grad_x = grad_weight = grad_bias = None
     if wanted:
-        grad_x = empty_contiguous(x.shape, x.dtype, x.device)
+        grad_x = empty_contiguous(x._shape, x.dtype, x.device)
         _NORMALIZE_BACKWARD.launch(
             x.numel() >> 8, grad_x, x, statistics, weight, g, *rows, 1, code, code, *_in_two(epsilon)
         )
     learnt = [w for w in (weight, bias) if w is not None and w.requires_grad]
     if learnt:
-        grad_weight, grad_bias = (empty_contiguous(learnt[0].shape, x.dtype, x.device) for _ in range(2))
+        grad_weight, grad_bias = (empty_contiguous(learnt[0]._shape, x.dtype, x.device) for _ in range(2))
         _NORMALIZE_WEIGHTS_BACKWARD.launch(
             x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
         )

@@ -36,12 +36,12 @@ def _out(sizes: Any, kernel: Any, stride: Any, sides: Any, dilation: Any = (1, 1
 
 
 def _is_depthwise(weight: Tensor, groups: int) -> bool:
-    return weight.shape[1] == 1 < groups == weight.shape[0]
+    return weight._shape[1] == 1 < groups == weight._shape[0]
 
 
 def _order(weight: Tensor, groups: int) -> Tensor:
     """A dense weight as the kernels read it."""
-    outputs, inner, *kernel = weight.shape
+    outputs, inner, *kernel = weight._shape
     if _is_depthwise(weight, groups):
         return dense(weight.permute(2, 3, 0, 1))  # (KH, KW, C, 1)
     packed = empty_contiguous((_packed_size(weight, groups),), _F32, weight.device)
@@ -51,7 +51,7 @@ def _order(weight: Tensor, groups: int) -> Tensor:
 
 def _packed_size(weight: Tensor, groups: int) -> int:
     """How many floats `_order` gives."""
-    outputs, inner, *kernel = weight.shape
+    outputs, inner, *kernel = weight._shape
     if _is_depthwise(weight, groups):
         return weight.numel()
     return groups * (outputs // groups + _PANEL - 1) * inner * prod(kernel)
@@ -82,22 +82,22 @@ def _convolve(
         return NotImplemented
     if (bias is not None and not is_plain(bias)) or (residual is not None and residual.dtype is not _F32):
         return NotImplemented
-    outputs, inner, *kernel = weight.shape
-    out = _out(x.shape[1:3], kernel, stride, sides, dilation)
-    y = empty_contiguous((x.shape[0], *out, outputs), _F32, x.device)
+    outputs, inner, *kernel = weight._shape
+    out = _out(x._shape[1:3], kernel, stride, sides, dilation)
+    y = empty_contiguous((x._shape[0], *out, outputs), _F32, x.device)
     order = _checked(packed, weight, groups)
     work = y.numel() * inner * prod(kernel) >> 10
-    geometry = (*x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *dilation, *out)
+    geometry = (*x._shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *dilation, *out)
     if _is_depthwise(weight, groups):
         if residual is not None:
             return NotImplemented
-        _DEPTHWISE.launch(work, y, dense(x), order, bias, x.shape[0], x.shape[3], *geometry, low, high)
+        _DEPTHWISE.launch(work, y, dense(x), order, bias, x._shape[0], x._shape[3], *geometry, low, high)
         return y
     padded = any(width > 0 for both in sides for width in both)
     if prod(kernel) > MOST_TAPS or (padded and inner > MOST_CHANNELS):
         return NotImplemented
     _CONVOLUTION.launch(
-        work, y, dense(x), order, bias, None if residual is None else dense(residual), x.shape[0], groups, inner,
+        work, y, dense(x), order, bias, None if residual is None else dense(residual), x._shape[0], groups, inner,
         outputs // groups, *geometry, low, high,
     )  # fmt: skip
     return y
@@ -113,24 +113,24 @@ def _expand(
         return NotImplemented
     if any(b is not None and not is_plain(b) for b in (bias, depth_bias)):
         return NotImplemented
-    channels, inner, *kernel = weight.shape
-    depth_kernel = depth_weight.shape[2:]
-    middle = _out(x.shape[1:3], kernel, stride, sides)
+    channels, inner, *kernel = weight._shape
+    depth_kernel = depth_weight._shape[2:]
+    middle = _out(x._shape[1:3], kernel, stride, sides)
     line = 4 * middle[1] * channels  # bytes
     padded = any(width > 0 for both in sides for width in both)
-    if x.shape[0] * middle[0] * line < _LARGE or depth_kernel[0] * line > _KEPT:
+    if x._shape[0] * middle[0] * line < _LARGE or depth_kernel[0] * line > _KEPT:
         return NotImplemented
     # The weight of one channel is packed as that of a plain convolution.
     if channels == 1 or prod(kernel) > MOST_TAPS or (padded and inner > MOST_CHANNELS):
         return NotImplemented
     out = _out(middle, depth_kernel, depth_stride, depth_sides)
-    y = empty_contiguous((x.shape[0], *out, channels), _F32, x.device)
-    workers = max(1, min(x.shape[0] * out[0], get_num_threads()))
+    y = empty_contiguous((x._shape[0], *out, channels), _F32, x.device)
+    workers = max(1, min(x._shape[0] * out[0], get_num_threads()))
     scratch = Storage(depth_kernel[0] * line * workers, x.device)
     _EXPANDED.launch(
-        x.shape[0] * prod(middle) * channels * inner * prod(kernel) >> 10, y, dense(x),
+        x._shape[0] * prod(middle) * channels * inner * prod(kernel) >> 10, y, dense(x),
         _checked(packed, weight, 1), bias, _checked(depth_packed, depth_weight, channels), depth_bias, scratch,
-        x.shape[0], inner, channels, *x.shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *middle,
+        x._shape[0], inner, channels, *x._shape[1:3], *kernel, *stride, sides[0][0], sides[1][0], *middle,
         *depth_kernel, *depth_stride, depth_sides[0][0], depth_sides[1][0], *out, workers, *limits, *depth_limits,
     )  # fmt: skip
     return y
@@ -140,10 +140,10 @@ def _expand(
 def _pool(x: Tensor, kernel: Any, stride: Any, sides: Any, mean: bool, whole: bool) -> Any:
     if IN_BROWSER or x.dtype is not _F32 or not x.numel():
         return NotImplemented
-    out = _out(x.shape[1:3], kernel, stride, sides)
-    y = empty_contiguous((x.shape[0], *out, x.shape[3]), _F32, x.device)
+    out = _out(x._shape[1:3], kernel, stride, sides)
+    y = empty_contiguous((x._shape[0], *out, x._shape[3]), _F32, x.device)
     _POOL.launch(
-        y.numel() * prod(kernel) >> 10, y, dense(x), x.shape[0], x.shape[3], int(mean), int(whole), *x.shape[1:3],
+        y.numel() * prod(kernel) >> 10, y, dense(x), x._shape[0], x._shape[3], int(mean), int(whole), *x._shape[1:3],
         *kernel, *stride, sides[0][0], sides[1][0], *out,
     )  # fmt: skip
     return y

@@ -41,7 +41,7 @@ class _Steps(NamedTuple):
 def _in_three(x: Tensor) -> Tensor:
     """(N, C, *spatial) as (N, C, D, H, W), dense."""
     x = x if x.is_contiguous() else dense(x.detach())
-    shape = x.shape[:2] + (1,) * (5 - len(x.shape)) + x.shape[2:]
+    shape = x._shape[:2] + (1,) * (5 - len(x._shape)) + x._shape[2:]
     return make(x.storage, shape, contiguous_strides(shape), _F32, x.offset)
 
 
@@ -49,7 +49,7 @@ def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
     """A copy of x (N, C, D, H, W) with zeros around it and spare memory after it; its strides may put the channels
     last.
     """
-    count, shape, strides, inside = _frame(x.shape, x.strides[2:], sides, channels_last)
+    count, shape, strides, inside = _frame(x._shape, x.strides[2:], sides, channels_last)
     memory = empty_contiguous((count,), _F32, x.device)
     fill_zero(memory)
     if inside is not None:
@@ -121,14 +121,14 @@ def _are_merged(batch: int, rows: int, out: Three) -> bool:
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
     """x (N, C, D, H, W), weight (O, C / groups, KD, KH, KW), dense → (N, O, D', H', W')."""
-    batch, sizes = x.shape[0], x.shape[2:]
-    (outputs, inner), kernel = weight.shape[:2], weight.shape[2:]
+    batch, sizes = x._shape[0], x._shape[2:]
+    (outputs, inner), kernel = weight._shape[:2], weight._shape[2:]
     out = _outputs(sizes, kernel, steps)
     if prod(kernel) == 1 and steps.groups == 1 and not any(map(any, steps.sides)):
         return _of_points(x, weight, bias, steps.stride, out)
-    if sizes[0] == 1 and _is_depthwise(weight.shape, steps):
+    if sizes[0] == 1 and _is_depthwise(weight._shape, steps):
         y = empty_contiguous((batch, outputs, *out), _F32, x.device)
-        dims = _depthwise_dims(weight.shape, x.shape, out, steps)
+        dims = _depthwise_dims(weight._shape, x._shape, out, steps)
         _DEPTHWISE.launch(y.numel() * prod(kernel) >> 10, y, dense(x), weight, bias, *dims)
         return y
     x = _framed(x, steps.sides)
@@ -149,8 +149,8 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
 
 def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, out: Three) -> Tensor:
     """Windows of one point each: a matrix product."""
-    batch, channels = x.shape[:2]
-    outputs, count = weight.shape[0], prod(out)
+    batch, channels = x._shape[:2]
+    outputs, count = weight._shape[0], prod(out)
     if prod(stride) != 1:
         x = dense(make(x.storage, (batch, channels, *out), (*x.strides[:2], *_times(x.strides[2:], stride)), _F32,
                        x.offset))  # fmt: skip
@@ -238,7 +238,7 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps, sizes:
         return False
     if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
         return False
-    return min(sizes(x.shape[2:], weight.shape[2:], steps)) > 0
+    return min(sizes(x._shape[2:], weight._shape[2:], steps)) > 0
 
 
 @lru_cache(1024)
@@ -258,7 +258,7 @@ def _computed(
     if not _takes(x, weight, bias, steps, sizes):
         return NotImplemented
     y = forward(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
-    shape = y.shape[:2] + y.shape[5 - len(steps.stride) :]
+    shape = y._shape[:2] + y._shape[5 - len(steps.stride) :]
     return make(y.storage, shape, contiguous_strides(shape), _F32, y.offset)
 
 
@@ -267,7 +267,7 @@ def _convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
 ) -> Any:
     if is_plain(x) and is_plain(weight) and (bias is None or is_plain(bias)):
-        plan = _planned(x.shape, weight.shape, stride, sides, dilation, groups)
+        plan = _planned(x._shape, weight._shape, stride, sides, dilation, groups)
         if plan is not None:
             return _by_plan(x, weight, bias, plan)
     return _computed(x, weight, bias, _Steps(stride, sides, dilation, groups), _outputs, _convolve)

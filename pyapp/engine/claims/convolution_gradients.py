@@ -71,7 +71,7 @@ def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation
 
 def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
     """The taps of weight (O, C / groups, D, H, W) that phases name, last first, as a weight (C, O / groups, ...)."""
-    shape, strides, at, joined = _layout_of_taps(weight.shape, weight.strides, phases, groups)
+    shape, strides, at, joined = _layout_of_taps(weight._shape, weight.strides, phases, groups)
     taps = empty_contiguous(shape, _F32, weight.device)
     copy_strided(taps, make(weight.storage, shape, strides, _F32, weight.offset + at))
     return _in_shape(taps, joined)
@@ -97,13 +97,13 @@ def _in_shape(x: Tensor, shape: Three) -> Tensor:
 
 def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
     """The gradient in x (N, C, *sizes) from that of the outputs, g (N, O, D', H', W'), plus bias (C,)."""
-    if bias is None and sizes[0] == 1 and _is_depthwise(weight.shape, steps):
-        grad = empty_contiguous((*g.shape[:1], steps.groups, *sizes), _F32, g.device)
-        dims = _depthwise_dims(weight.shape, grad.shape, g.shape[2:], steps)
-        _DEPTHWISE_INPUT.launch(g.numel() * prod(weight.shape[2:]) >> 10, grad, dense(g), dense(weight), *dims)
+    if bias is None and sizes[0] == 1 and _is_depthwise(weight._shape, steps):
+        grad = empty_contiguous((*g._shape[:1], steps.groups, *sizes), _F32, g.device)
+        dims = _depthwise_dims(weight._shape, grad._shape, g._shape[2:], steps)
+        _DEPTHWISE_INPUT.launch(g.numel() * prod(weight._shape[2:]) >> 10, grad, dense(g), dense(weight), *dims)
         return grad
-    flat = sizes[0] == g.shape[2] == weight.shape[2] == steps.stride[0] == 1
-    if flat and prod(steps.stride) > 1 and g.numel() * prod(weight.shape[1:]) < _MUCH_WORK:
+    flat = sizes[0] == g._shape[2] == weight._shape[2] == steps.stride[0] == 1
+    if flat and prod(steps.stride) > 1 and g.numel() * prod(weight._shape[1:]) < _MUCH_WORK:
         return _transposed_in_two(g, weight, sizes, steps, bias)
     y = _by_phases(g, weight, sizes, steps)
     return y if bias is None else OPS["add"].forward(y, bias.reshape(-1, 1, 1, 1))
@@ -112,10 +112,10 @@ def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias
 def _transposed_in_two(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None) -> Tensor:
     """The same for one or two dims, in one record."""
     g, weight = dense(g), dense(weight)
-    batch, inputs, outputs = g.shape[0], g.shape[1] // steps.groups, weight.shape[1]
+    batch, inputs, outputs = g._shape[0], g._shape[1] // steps.groups, weight._shape[1]
     y = empty_contiguous((batch, steps.groups * outputs, *sizes), _F32, g.device)
-    _CONV_TRANSPOSE.launch(g.numel() * outputs * prod(weight.shape[2:]) >> 10, y, g, weight, bias,
-        batch, steps.groups, inputs, outputs, *g.shape[3:], *weight.shape[3:], *steps.stride[1:],
+    _CONV_TRANSPOSE.launch(g.numel() * outputs * prod(weight._shape[2:]) >> 10, y, g, weight, bias,
+        batch, steps.groups, inputs, outputs, *g._shape[3:], *weight._shape[3:], *steps.stride[1:],
         steps.sides[1][0], steps.sides[2][0], *steps.dilation[1:], *sizes[1:],
     )  # fmt: skip
     return y
@@ -123,18 +123,18 @@ def _transposed_in_two(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, b
 
 def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor:
     """The same for any dims, as a convolution of g for each remainder of the stride, without a bias."""
-    complete, rounds = _rounds(sizes, g.shape[2:], weight.shape[2:], steps)
+    complete, rounds = _rounds(sizes, g._shape[2:], weight._shape[2:], steps)
     if complete and prod(steps.stride) == 1:
         phases, own = rounds[0]
         return _convolve(g, _taps_of(weight, phases, steps.groups), None, own)
-    whole = empty_contiguous((g.shape[0], weight.shape[1] * steps.groups, *sizes), _F32, g.device)
+    whole = empty_contiguous((g._shape[0], weight._shape[1] * steps.groups, *sizes), _F32, g.device)
     if not complete:
         fill_zero(whole)
     for phases, own in rounds:
         part = _convolve(g, _taps_of(weight, phases, steps.groups), None, own)
         at = sum(p.first * s for p, s in zip(phases, whole.strides[2:], strict=True))
         strides = (*whole.strides[:2], *_times(whole.strides[2:], steps.stride))
-        copy_strided(make(whole.storage, part.shape, strides, _F32, at), part)
+        copy_strided(make(whole.storage, part._shape, strides, _F32, at), part)
     return whole
 
 
@@ -155,11 +155,11 @@ def _rounds(
 def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_output: Callable[[], Tensor]) -> Tensor:
     """The gradient in the weight from that of the outputs, g (N, O, D', H', W'): g by outputs, (O, N, D', H', W'),
     times the windows of x with the channels together, unless each is by itself."""
-    outputs, inner, *kernel = weight.shape
-    batch, out = g.shape[0], g.shape[2:]
-    if x.shape[2] == 1 and _is_depthwise(weight.shape, steps):
-        grad = empty_contiguous(weight.shape, _F32, g.device)
-        dims = _depthwise_dims(weight.shape, x.shape, out, steps)
+    outputs, inner, *kernel = weight._shape
+    batch, out = g._shape[0], g._shape[2:]
+    if x._shape[2] == 1 and _is_depthwise(weight._shape, steps):
+        grad = empty_contiguous(weight._shape, _F32, g.device)
+        dims = _depthwise_dims(weight._shape, x._shape, out, steps)
         _DEPTHWISE_WEIGHT.launch(g.numel() * prod(kernel) >> 10, grad, dense(x), dense(g), *dims)
         return grad
     x = _framed(x, steps.sides, channels_last=inner > 1)
@@ -179,7 +179,7 @@ def _by_output(g: Tensor) -> Callable[[], Tensor]:
 
     def by_output() -> Tensor:
         if not made:
-            (n, o, *rest), (near, far, *steps) = g.shape, g.strides
+            (n, o, *rest), (near, far, *steps) = g._shape, g.strides
             made.append(dense(make(g.storage, (o, n, *rest), (far, near, *steps), _F32, g.offset)))
         return made[0]
 
@@ -188,7 +188,7 @@ def _by_output(g: Tensor) -> Callable[[], Tensor]:
 
 def _bias_gradient(by_output: Tensor) -> Tensor:
     """Sums of a gradient (O, N, ...) over all but the first dim."""
-    outputs, count = by_output.shape[0], by_output.numel()
+    outputs, count = by_output._shape[0], by_output.numel()
     gradient = empty_contiguous((outputs,), _F32, by_output.device)
     _SUM_ROWS.launch(count >> 10, gradient, by_output, outputs, count // outputs, count // outputs)
     return gradient
@@ -202,7 +202,7 @@ def _transposed_sizes(sizes: Three, kernel: Three, steps: _Steps) -> Three:
 
 def _transposed(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
     """The input's gradient of the convolution whose outputs are x."""
-    return _input_gradient(x, weight, _transposed_sizes(x.shape[2:], weight.shape[2:], steps), steps, bias)
+    return _input_gradient(x, weight, _transposed_sizes(x._shape[2:], weight._shape[2:], steps), steps, bias)
 
 
 @claims("_convolution_transpose")
@@ -246,9 +246,9 @@ def _claim_gradients(
         steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
         by_output = _by_output(g3)
         if x.requires_grad:
-            grad_x = _in_shape(input_gradient(g3, w3, x3.shape[2:], steps), x.shape)
+            grad_x = _in_shape(input_gradient(g3, w3, x3._shape[2:], steps), x._shape)
         if weight.requires_grad:
-            grad_weight = _in_shape(weight_gradient(g3, x3, w3, steps, by_output), weight.shape)
+            grad_weight = _in_shape(weight_gradient(g3, x3, w3, steps, by_output), weight._shape)
         if bias is not None and bias.requires_grad:
             grad_bias = _bias_gradient(by_output())
         return grad_x, grad_weight, grad_bias

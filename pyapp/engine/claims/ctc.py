@@ -18,7 +18,7 @@ _CTC = KERNELS["ctc_f32"]
 def _launch(gradient: Tensor | None, log_probs: Tensor, *rest: Any) -> Tensor:
     """The losses (N,); writes d loss / d log_probs into `gradient` (T, N, C) if there is one."""
     labels, input_lengths, target_lengths, blank = rest
-    steps, count, classes = log_probs.shape
+    steps, count, classes = log_probs._shape
     longest, device = labels.shape[1], log_probs.device
     own = device.backend.own_workspaces
     workspaces = 1 if own else min(count, get_num_threads())
@@ -46,6 +46,6 @@ def _ctc(log_probs: Tensor, *rest: Any) -> Any:
 def _ctc_gradient(log_probs: Tensor, *rest: Any) -> Any:
     if log_probs.dtype is not float32:
         return NotImplemented
-    gradient = empty_contiguous(log_probs.shape, float32, log_probs.device)
+    gradient = empty_contiguous(log_probs._shape, float32, log_probs.device)
     _launch(gradient, log_probs, *rest)
     return gradient

@@ -29,7 +29,7 @@ def record(
     steps = program.on(device)
     held = numbers.on(device) if isinstance(numbers, HeldNumbers) else None
     return (
-        _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, held, count, steps.shape[0] // 5, single,
+        _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, held, count, steps._shape[0] // 5, single,
         0 if held is None else len(numbers), *program.slots(numbers), half,
     )  # fmt: skip
 
@@ -37,14 +37,14 @@ def record(
 @claims("update_elements")
 def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: Numbers) -> Any:
     """Float32 tensors, without gaps and of one order in memory where they are written."""
-    shape, written = first.shape, program.written
+    shape, written = first._shape, program.written
     if not is_packed(first):
         return NotImplemented
     tensors, single = [first], 0
     for at, x in enumerate(others, 1):
         if x.dtype is not float32:
             return NotImplemented
-        if x.shape != shape:
+        if x._shape != shape:
             if at in written or x.numel() != 1:
                 return NotImplemented
             single |= 1 << at
@@ -77,17 +77,17 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
         half = CODES[kind]
     base = tensors[0]
     if 0 in base.strides and not any(base.strides):  # one element, repeated
-        base = next((x for x in tensors if x.shape == base.shape and any(x.strides)), base)
+        base = next((x for x in tensors if x._shape == base._shape and any(x.strides)), base)
     first, y, count = result_like(base)
     given: list[Tensor] = [y]
     single = 0
     for x in tensors:
-        if x.dtype is not kind or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1 or x.ndim > y.ndim)):
+        if x.dtype is not kind or (x._shape != y._shape and (x is tensors[0] or x.numel() != 1 or x.ndim > y.ndim)):
             return NotImplemented
         if x.device is not first.device:  # a number of the CPU, which the ops take
             return NotImplemented
     for at, x in enumerate(tensors, 1):
-        if x.shape != y.shape:
+        if x._shape != y._shape:
             single |= 1 << at
         elif x is base:
             x = first

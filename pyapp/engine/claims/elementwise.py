@@ -50,7 +50,7 @@ def _of_any(name: str) -> Any:
         if not with_tensor and type(b) not in (int, float, bool):
             return NotImplemented
         kind = a.dtype  # the common one, in the usual cases
-        if b.dtype is not kind if with_tensor else not (kind.is_floating_point and a.shape):
+        if b.dtype is not kind if with_tensor else not (kind.is_floating_point and a._shape):
             if with_tensor or kind.category != 1 or type(b) is not int:  # an integer widens no integers
                 kind = common_dtype(a, b)
         if name in _FLOAT_RESULT and not kind.has_gradient:
@@ -67,17 +67,17 @@ def _of_any(name: str) -> Any:
             number = number_slot(b, kind)
         whole, a = a, a if a.dtype is kind else in_type(a, kind)
         shape, strides, count, slots = _geometry(
-            a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
+            a._shape, a.strides, None if other is None else other._shape, None if other is None else other.strides, name
         )
         if slots is None and not own and a.device is not cpu:  # more dims than a record has; NumPy takes them
             a, other = dense(a.expand(shape)), None if other is None else dense(other.expand(shape))
-            again = None if other is None else other.shape, None if other is None else other.strides
-            shape, strides, count, slots = _geometry(a.shape, a.strides, *again, name)
+            again = None if other is None else other._shape, None if other is None else other.strides
+            shape, strides, count, slots = _geometry(a._shape, a.strides, *again, name)
         if slots is None or number is None:
             return NotImplemented
         out = _dtype.bool_ if result == "bool" else kind
         if own:
-            if out is not whole.dtype or shape != whole.shape or strides != whole.strides:
+            if out is not whole.dtype or shape != whole._shape or strides != whole.strides:
                 return NotImplemented
             if isinstance(b, Tensor) and (b.device is not a.device or _overlaps(a, b)):
                 return NotImplemented
@@ -94,7 +94,7 @@ def _of_any(name: str) -> Any:
 
 def _overlaps(a: Tensor, b: Tensor) -> bool:
     """Whether two views may share memory, but not element by element."""
-    same = (a.address, a.shape, a.strides) == (b.address, b.shape, b.strides)
+    same = (a.address, a._shape, a.strides) == (b.address, b._shape, b.strides)
     return a.storage.address == b.storage.address and not same
 
 
@@ -129,9 +129,9 @@ def _repeating(own: Shape, strides: Shape, shape: Shape) -> Shape:
 
 def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     """The strides with which x is read as if it had the shape."""
-    if x.shape == shape:
+    if x._shape == shape:
         return x.strides
-    return _repeating(x.shape, x.strides, shape)
+    return _repeating(x._shape, x.strides, shape)
 
 
 @lru_cache(4096)
@@ -162,7 +162,7 @@ def _function_of_any(name: str) -> Any:
         if not kind.has_gradient and (not whole or (on_card and result == "bool" and kind not in types)):
             # The kernels of isnan and others take no integers: each is finite as a float, too. On the CPU, NumPy does.
             kind = _dtype.Default.dtype
-        if kind not in types or len(x.shape) > 6:
+        if kind not in types or len(x._shape) > 6:
             return NotImplemented
         slots = without
         if settings:
@@ -178,16 +178,16 @@ def _function_of_any(name: str) -> Any:
         x = in_type(x, kind)
         out = _dtype.bool_ if result == "bool" else kind
         if is_packed(x):
-            y = make(Storage(out.itemsize * x.numel(), x.device), x.shape, x.strides, out)
+            y = make(Storage(out.itemsize * x.numel(), x.device), x._shape, x.strides, out)
             _UNARY.launch(x.numel() >> 6, y, x, code, CODES[kind], x.numel(), *slots)
         else:
-            shape, strides, layout = _in_memory_order(x.shape, x.strides)
+            shape, strides, layout = _in_memory_order(x._shape, x.strides)
             y = empty_contiguous(shape, out, x.device)
             _UNARY_STRIDED.launch(
                 x.numel() >> 6, y, x, code, CODES[kind], len(shape), *padded(shape), *padded(strides), *slots
             )
             if layout is not None:
-                y = make(y.storage, x.shape, layout, out)
+                y = make(y.storage, x._shape, layout, out)
         return y
 
     return compute
@@ -240,7 +240,7 @@ def _without_repeats(x: Tensor) -> Tensor:
     if 0 not in strides:
         return x
     return make(
-        x.storage, tuple([n if s else 1 for n, s in zip(x.shape, strides, strict=True)]), strides, x.dtype, x.offset
+        x.storage, tuple([n if s else 1 for n, s in zip(x._shape, strides, strict=True)]), strides, x.dtype, x.offset
     )
 
 
@@ -258,10 +258,10 @@ def _has_long_rows(shape: Shape, strides: Shape) -> bool:
 def _with_number(kernel: Any, a: Any, b: Any, of_any: Any = None) -> Any:
     """One of the two is a number. `of_any`: what takes a few elements of any strides."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
-    layout = count, strides = dense_layout(x.shape)
+    layout = count, strides = dense_layout(x._shape)
     if x.strides == strides:
-        y = empty_contiguous(x.shape, _F32, x.device, layout)
-    elif of_any is not None and not is_packed(x) and (count <= _FEW or _has_long_rows(x.shape, x.strides)):
+        y = empty_contiguous(x._shape, _F32, x.device, layout)
+    elif of_any is not None and not is_packed(x) and (count <= _FEW or _has_long_rows(x._shape, x.strides)):
         return of_any(a, b)
     else:
         x, y, count = result_like(x)
@@ -278,7 +278,7 @@ def _with_number(kernel: Any, a: Any, b: Any, of_any: Any = None) -> Any:
 
 def _order_to_keep(x: Tensor, shape: Shape) -> tuple[int, ...] | None:
     """The order in memory that the result of this shape takes from x; None where it is row-major."""
-    return shapes.kept_order(shape, x.strides) if x.shape == shape else None
+    return shapes.kept_order(shape, x.strides) if x._shape == shape else None
 
 
 @lru_cache(4096)
@@ -296,10 +296,10 @@ def _way_back(order: tuple[int, ...]) -> tuple[int, ...]:
 
 def _along(order: tuple[int, ...], compute: Any, a: Tensor, b: Tensor) -> Any:
     """What `compute` gives for operands whose dims are in the order of memory, seen in their own order."""
-    y = compute(*[make(x.storage, *_turned(order, x.shape, x.strides), x.dtype, x.offset) for x in (a, b)])
+    y = compute(*[make(x.storage, *_turned(order, x._shape, x.strides), x.dtype, x.offset) for x in (a, b)])
     if y is NotImplemented:
         return y
-    return make(y.storage, *_turned(_way_back(order), y.shape, y.strides), y.dtype, y.offset)
+    return make(y.storage, *_turned(_way_back(order), y._shape, y.strides), y.dtype, y.offset)
 
 
 def _claim_binary(name: str) -> None:
@@ -314,8 +314,8 @@ def _claim_binary(name: str) -> None:
             return _with_number(kernel, a, b, of_any) if type(b) is float or type(b) is int else of_any(a, b)
         if b.dtype is not _F32:
             return of_any(a, b)
-        shape = a.shape
-        if shape == b.shape and a.strides == b.strides:
+        shape = a._shape
+        if shape == b._shape and a.strides == b.strides:
             layout = dense_layout(shape)
             if a.strides == layout[1]:
                 count = layout[0]
@@ -331,29 +331,29 @@ def _claim_binary(name: str) -> None:
             )  # fmt: skip
             return y
         whole_a, whole_b = a, b  # `a` and `b` lose dims below in which they are repeated
-        if shape == b.shape and not any(a.strides) and b.strides == dense_layout(shape)[1] and shape:
+        if shape == b._shape and not any(a.strides) and b.strides == dense_layout(shape)[1] and shape:
             # One element, repeated, beside a dense tensor: as the gradient of a sum is.
             count = dense_layout(shape)[0]
             y = empty_contiguous(shape, _F32, a.device)
             kernel.launch(count >> 10, y, a, b, count, 1, count or 1, 0, 0, 0.0)
             return y
         if 0 in a.strides or 0 in b.strides:
-            b_shape, a, b = b.shape, _without_repeats(a), _without_repeats(b)
-            shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a.shape, b.shape)
+            b_shape, a, b = b._shape, _without_repeats(a), _without_repeats(b)
+            shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a._shape, b._shape)
         else:
-            shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
+            shape, count, a_walk, b_walk = _plan(shape, b._shape, name)
         if not count:
             return empty_contiguous(shape, _F32, a.device)
         if (count <= _FEW or shape[-1] >= _WIDE) and (a_walk is None or b_walk is None):
             return of_any(whole_a, whole_b)
-        if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
+        if _has_long_rows(a._shape, a.strides) or _has_long_rows(b._shape, b.strides):
             return of_any(whole_a, whole_b)
-        if a.strides != dense_layout(a.shape)[1] and not a.is_contiguous():
+        if a.strides != dense_layout(a._shape)[1] and not a.is_contiguous():
             if (order := _order_to_keep(whole_a, shape)) is not None:
                 return _along(order, binary, whole_a, whole_b)
             a = dense(a)
-        if b.strides != dense_layout(b.shape)[1] and not b.is_contiguous():
-            if whole_a.shape != shape and (order := _order_to_keep(whole_b, shape)) is not None:
+        if b.strides != dense_layout(b._shape)[1] and not b.is_contiguous():
+            if whole_a._shape != shape and (order := _order_to_keep(whole_b, shape)) is not None:
                 return _along(order, binary, whole_a, whole_b)
             b = dense(b)
         if a_walk is None:
@@ -373,10 +373,12 @@ def _claim_binary_in_place(name: str) -> None:
     def _(x: Tensor, other: Any) -> bool:
         if x.dtype is not _F32:
             return of_any(x, other, own=True) is not NotImplemented
-        shape = x.shape
+        shape = x._shape
         count, strides = dense_layout(shape)
         if x.strides != strides and not x.is_contiguous():
-            if not is_packed(x) or (isinstance(other, Tensor) and (other.shape != shape or other.strides != x.strides)):
+            if not is_packed(x) or (
+                isinstance(other, Tensor) and (other._shape != shape or other.strides != x.strides)
+            ):
                 return False
             strides = x.strides
         whole = count or 1
@@ -387,13 +389,13 @@ def _claim_binary_in_place(name: str) -> None:
                 return False
         elif not isinstance(other, Tensor) or other.dtype is not _F32 or other.device is not x.device:
             return False
-        elif other.shape == shape and (other.strides == strides or other.is_contiguous()):
+        elif other._shape == shape and (other.strides == strides or other.is_contiguous()):
             if other.address != x.address and other.storage.address == x.storage.address:
                 return False  # they may overlap
             kernel.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
         else:
             core = _without_repeats(other)
-            result, _, _, walk = _plan(shape, other.shape, name, None, core.shape)
+            result, _, _, walk = _plan(shape, other._shape, name, None, core._shape)
             if result != shape or walk is None or other.storage.address == x.storage.address:
                 return False
             kernel.launch(count >> 10, x, x, dense(core), count, whole, walk[0], 0, walk[1], 0.0)
@@ -570,7 +572,7 @@ _claim_clamp_in_place("clamp_max", "max")
 
 def _has_gaps(x: Tensor) -> bool:
     """Whether its elements do not lie one after the other, in any order of the dims."""
-    return x.strides != dense_layout(x.shape)[1] and not is_packed(x)
+    return x.strides != dense_layout(x._shape)[1] and not is_packed(x)
 
 
 def _claim_unary(name: str, cost: int) -> None:
@@ -580,7 +582,7 @@ def _claim_unary(name: str, cost: int) -> None:
 
     @claims(name)
     def _(x: Tensor) -> Any:
-        if x.dtype is not _F32 or (_has_gaps(x) and len(x.shape) <= 6):  # read where they lie
+        if x.dtype is not _F32 or (_has_gaps(x) and len(x._shape) <= 6):  # read where they lie
             return of_any(x)
         x, y, count = result_like(x)
         kernel.launch(count * cost >> 10, y, x, count)
@@ -713,11 +715,11 @@ _product = _of_any("mul")
 @claims("glu")
 def _glu(x: Tensor, dim: int = -1) -> Any:
     """By the halves where they lie, without views that autograd would follow."""
-    rank = len(x.shape)
-    if type(dim) is not int or not -rank <= dim < rank or x.shape[dim] % 2 or rank > 6:
+    rank = len(x._shape)
+    if type(dim) is not int or not -rank <= dim < rank or x._shape[dim] % 2 or rank > 6:
         return NotImplemented
-    d, half = dim % rank, x.shape[dim] // 2
-    shape = (*x.shape[:d], half, *x.shape[d + 1 :])
+    d, half = dim % rank, x._shape[dim] // 2
+    shape = (*x._shape[:d], half, *x._shape[d + 1 :])
     a, b = (make(x.storage, shape, x.strides, x.dtype, x.offset + n * x.strides[d]) for n in (0, half))
     return _product(a, OPS["sigmoid"].forward(b))
 
@@ -727,11 +729,11 @@ _SILU_MUL = K["silu_mul_f32"]
 
 @claims("silu_mul")
 def _silu_mul(x: Tensor) -> Any:
-    if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
+    if x.dtype is not _F32 or not x._shape or x._shape[-1] % 2:
         return NotImplemented
     x, rows, columns, stride = rows_of(x)
     half = columns // 2
-    y = empty_contiguous(x.shape[:-1] + (half,), _F32, x.device)
+    y = empty_contiguous(x._shape[:-1] + (half,), _F32, x.device)
     _SILU_MUL.launch(rows * half >> 8, y, x, rows, half, half, stride)
     return y
 
@@ -744,8 +746,8 @@ def _silu_mul_backward(g: Tensor, x: Tensor) -> Any:
     if not (x.dtype is g.dtype is _F32):
         return NotImplemented
     x, g = dense(x), dense(g)
-    half = g.shape[-1]
-    grad_x = empty_contiguous(x.shape, _F32, x.device)
+    half = g._shape[-1]
+    grad_x = empty_contiguous(x._shape, _F32, x.device)
     K["silu_mul_backward_f32"].launch(
         g.numel() >> 7,
         grad_x,
@@ -768,7 +770,7 @@ def _activation_gradient(name: str, g: Tensor, x: Tensor) -> Any:
     if g.strides != x.strides or not is_packed(x):
         x, g = dense(x), dense(g)
     count = x.numel()
-    grad = make(Storage(x.dtype.itemsize * count, x.device), x.shape, x.strides, x.dtype)
+    grad = make(Storage(x.dtype.itemsize * count, x.device), x._shape, x.strides, x.dtype)
     _SLOPES.launch(count >> 6, grad, x, g, code, CODES[x.dtype], count)
     return (grad,)
 
@@ -789,14 +791,14 @@ def _silu_backward(g: Tensor, x: Tensor) -> Any:
 
 @claims("contiguous")
 def _row_major(x: Tensor) -> Any:
-    if 0 in x.shape and not x.dtype.is_quantized:  # of any rank
-        return empty_contiguous(x.shape, x.dtype, x.device)
+    if 0 in x._shape and not x.dtype.is_quantized:  # of any rank
+        return empty_contiguous(x._shape, x.dtype, x.device)
     return dense_copy(x)
 
 
 @claims("clone")
 def _clone(x: Tensor) -> Any:
-    shape, strides = x.shape, x.strides
+    shape, strides = x._shape, x.strides
     layout = count, dense_strides = dense_layout(shape)
     if x.dtype.is_quantized or not count:
         return _row_major(x)
@@ -814,7 +816,7 @@ def _clone(x: Tensor) -> Any:
 def _cast_any(x: Tensor, dtype: Any) -> Any:
     if x.dtype not in CODES or dtype not in CODES:
         return NotImplemented
-    whole = x.shape
+    whole = x._shape
     shape, strides, layout = _in_memory_order(whole, x.strides)
     if len(shape) > 6:
         x = dense(x)
@@ -831,9 +833,9 @@ def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
         if not is_packed(x) or x.dtype not in CODES or dtype not in CODES:
             return _cast_any(x, dtype)
         y = _cast(make(x.storage, (x.numel(),), (1,), x.dtype, x.offset), dtype)  # in the order of the memory
-        return make(y.storage, x.shape, x.strides, dtype)
+        return make(y.storage, x._shape, x.strides, dtype)
     if kernel is None:
         return _cast_any(x, dtype)
-    y = empty_contiguous(x.shape, dtype, x.device)
+    y = empty_contiguous(x._shape, dtype, x.device)
     kernel.launch(x.numel() >> 9, y, x, x.numel())
     return y

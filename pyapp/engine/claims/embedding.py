@@ -35,11 +35,11 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
     if not weight.is_contiguous() or by not in (_I32, _dtype.int64) or (kind.is_quantized and is_transposed(weight)):
         return NotImplemented
     ids = dense(ids)
-    vocabulary, columns = weight.shape
+    vocabulary, columns = weight._shape
     count = ids.numel()
     sizes = (count, columns, vocabulary, columns)
     if kind in _COPIED:
-        rows = empty_contiguous((*ids.shape, columns), kind, weight.device)
+        rows = empty_contiguous((*ids._shape, columns), kind, weight.device)
         _COPY.launch(count * columns >> 10, rows, weight, ids, *sizes, kind.itemsize, by.itemsize)
         return rows
     if kind.is_quantized and by is not _I32:  # what is out of range stays so
@@ -48,11 +48,11 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
     if found is None:
         if kind.itemsize != 2 or not kind.is_floating_point:
             return NotImplemented
-        halves = empty_contiguous((*ids.shape, columns), kind, weight.device)  # the kernels of halves take int32 only
+        halves = empty_contiguous((*ids._shape, columns), kind, weight.device)  # the kernels of halves take int32 only
         _COPY.launch(count * columns >> 10, halves, weight, ids, *sizes, kind.itemsize, by.itemsize)
         return in_type(halves, _F32)
     kernel, more = found
-    y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
+    y = empty_contiguous((*ids._shape, columns), _F32, weight.device)
     kernel.launch(count * columns >> 10, y, weight, ids, *sizes, *more)
     return y
 
@@ -62,7 +62,7 @@ def _one_hot(x: Tensor, classes: int) -> Any:
     if x.dtype not in CODES:
         return NotImplemented
     index = dense(x if x.dtype in (_I32, _dtype.int64) else in_type(x, _dtype.int64))
-    y = empty_contiguous((*x.shape, classes), _dtype.int64, x.device)
+    y = empty_contiguous((*x._shape, classes), _dtype.int64, x.device)
     count = x.numel()
     K["one_hot"].launch(
         count * classes >> 10, y, index, CODES[_dtype.int64], CODES[index.dtype], count, classes
@@ -75,15 +75,15 @@ def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
     if g.dtype is not _F32 or not (weight.dtype is _F32 or is_half(weight)) or ids.dtype not in (_I32, _dtype.int64):
         return NotImplemented
     g, ids = dense(g), dense(ids)
-    grad = empty_contiguous(weight.shape, _F32, weight.device)
+    grad = empty_contiguous(weight._shape, _F32, weight.device)
     K["embedding_backward_f32"].launch(
         g.numel() >> 10,
         grad,
         g,
         ids,
         ids.numel(),
-        weight.shape[1],
-        weight.shape[0],
+        weight._shape[1],
+        weight._shape[0],
         ids.dtype.itemsize,
     )
     return in_type(grad, weight.dtype), None

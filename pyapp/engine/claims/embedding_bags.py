@@ -17,10 +17,10 @@ _BAGS = KERNELS["embedding_bag_f32"]
 
 @claims("_embedding_bag")
 def _embedding_bag(weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool) -> Any:
-    if IN_BROWSER or weight.dtype is not float32 or ids.dtype not in (int32, int64) or len(weight.shape) != 2:
+    if IN_BROWSER or weight.dtype is not float32 or ids.dtype not in (int32, int64) or len(weight._shape) != 2:
         return NotImplemented
-    vocabulary, columns = weight.shape
-    count, bags = ids.numel(), ids.shape[0] if starts is None else starts.shape[0]
+    vocabulary, columns = weight._shape
+    count, bags = ids.numel(), ids._shape[0] if starts is None else starts._shape[0]
     y = empty_contiguous((bags, columns), float32, weight.device)
     _BAGS.launch(
         count * columns >> 10, y, dense(weight), dense(ids), None if starts is None else dense(in_type(starts, int64)),

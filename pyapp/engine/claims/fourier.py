@@ -72,7 +72,7 @@ def _chirps(n: int, inverse: bool, device: Device) -> tuple[Tensor, Tensor]:
 
 def _by_chirps(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
     """A transform of any length n as a convolution: jk = (j² + k² - (k - j)²) / 2."""
-    n = x.shape[dim]
+    n = x._shape[dim]
     if 2 * n > _LARGEST_ELSEWHERE:
         return NotImplemented
     chirp, filters = _chirps(n, inverse, x.device)
@@ -85,8 +85,8 @@ def _by_chirps(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
 def _multiply_along(x: Tensor, factors: Tensor, dim: int, n: int, scale: float = 1.0) -> Any:
     if x.device is cpu or x.dtype is not _dtype.complex64 or factors.dtype is not _dtype.complex64:
         return NotImplemented
-    shape, factors = x.shape, dense(factors)
-    if factors.shape != (min(n, shape[dim]),):
+    shape, factors = x._shape, dense(factors)
+    if factors._shape != (min(n, shape[dim]),):
         return NotImplemented
     y = empty_contiguous((*shape[:dim], n, *shape[dim + 1 :]), x.dtype, x.device)
     _MULTIPLY.launch(
@@ -100,7 +100,7 @@ def _with_middle(x: Tensor, dim: int, n: int, middle: float) -> Tensor:
     if middle == 1:
         return x
     last = 1 - n % 2
-    inner = narrow(x, dim, 1, x.shape[dim] - 1 - last) * middle
+    inner = narrow(x, dim, 1, x._shape[dim] - 1 - last) * middle
     return cat([narrow(x, dim, 0, 1), inner, *([narrow(x, dim, n // 2, 1)] if last else [])], dim)
 
 
@@ -108,7 +108,7 @@ def _run(
     kind: int, x: Tensor, dim: int, n: int, out: int, dtype: DType, inverse: bool, scale: float, middle: float
 ) -> Any:  # fmt: skip
     """The transforms of length n along a dim, of which the result has `out` elements there."""
-    shape, strides = x.shape, x.strides
+    shape, strides = x._shape, x.strides
     outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
     if x.device is cpu and (not 1 < n <= _LARGEST or (n > _LONG and outer * inner < _FEW)):
         return NotImplemented
@@ -134,7 +134,7 @@ def _run(
 def _dft(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
     if x.dtype is not _dtype.complex64:
         return NotImplemented
-    n = x.shape[dim]
+    n = x._shape[dim]
     y = _run(_COMPLEX, x, dim, n, n, x.dtype, inverse, scale, 1.0)
     if y is not NotImplemented or x.device is cpu or IN_BROWSER or _FOURIER.name not in x.device.backend.kernels:
         return y
@@ -154,7 +154,7 @@ def _rdft_whole(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
     if own is None:
         return NotImplemented
     x = own
-    n = x.shape[dim]
+    n = x._shape[dim]
     y = _run(_REAL_TO_WHOLE, x, dim, n, n, _dtype.complex64, inverse, scale, 1.0)
     return y if y is not NotImplemented or x.device is cpu else ops._dft(x.to("complex64"), dim, inverse, scale)
 
@@ -165,7 +165,7 @@ def _rdft(x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Any:
     if own is None:
         return NotImplemented
     x = own
-    n = x.shape[dim]
+    n = x._shape[dim]
     y = _run(_REAL_TO_HALF, x, dim, n, n // 2 + 1, _dtype.complex64, False, scale, middle)
     if y is not NotImplemented or x.device is cpu:
         return y
@@ -181,5 +181,5 @@ def _irdft(x: Tensor, n: int, dim: int, scale: float, middle: float = 1.0) -> An
     if y is not NotImplemented or x.device is cpu:
         return y
     x = _with_middle(x, dim, n, middle)
-    others = conj(narrow(x, dim, 1, n - x.shape[dim])).flip(dim)  # n - n // 2 - 1 of them
+    others = conj(narrow(x, dim, 1, n - x._shape[dim])).flip(dim)  # n - n // 2 - 1 of them
     return real(ops._dft(cat([x, others], dim), dim, True, scale))

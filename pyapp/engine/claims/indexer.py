@@ -21,14 +21,14 @@ _LARGEST_HEAD = 512
 def _indexed_places(
     q: Tensor, weights: Tensor, keys: Tensor, position: Tensor, count: int, block_table: Tensor | None
 ) -> Any:
-    tokens, heads, size = q.shape
+    tokens, heads, size = q._shape
     if IN_BROWSER or not q.dtype is weights.dtype is float32 or keys.dtype not in (float32, float16):
         return NotImplemented
     if size > _LARGEST_HEAD or position.dtype is not int32:
         return NotImplemented
-    parts, blocks = (1, 0) if block_table is None else (block_table.shape[1], keys.shape[0])
+    parts, blocks = (1, 0) if block_table is None else (block_table._shape[1], keys._shape[0])
     q, weights, keys, position = dense(q), dense(weights), dense(keys), dense(position)
-    table, capacity = None if block_table is None else dense(block_table), keys.shape[-2]
+    table, capacity = None if block_table is None else dense(block_table), keys._shape[-2]
     length = parts * capacity
     places = empty_contiguous((tokens, count), int32, q.device)
     for first, some in indexer.pieces(tokens, length, indexer.NUMBERS):

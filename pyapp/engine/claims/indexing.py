@@ -42,12 +42,12 @@ class _Chosen(NamedTuple):
     shape: Shape
 
     def result(self) -> Shape:
-        shape = self.view.shape
+        shape = self.view._shape
         return (*shape[: self.first], *self.shape, *shape[self.last :])
 
     def steps(self) -> tuple[int, int, int] | None:
         """(outer, inner, the stride of the outer ones) where each part is one walk and the inner one dense."""
-        shape, first, last = self.view.shape, self.first, self.last
+        shape, first, last = self.view._shape, self.first, self.last
         if self.view.is_contiguous():
             inner = prod(shape[last:])
             return prod(shape[:first]), inner, inner * prod(shape[first:last])
@@ -59,7 +59,7 @@ class _Chosen(NamedTuple):
         """Sizes and strides of the indexed dims."""
         none = (0,) * (_INDICES - len(self.indices))
         return (
-            *self.view.shape[self.first : self.last], *none, *self.view.strides[self.first : self.last], *none,
+            *self.view._shape[self.first : self.last], *none, *self.view.strides[self.first : self.last], *none,
         )  # fmt: skip
 
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -71,11 +71,11 @@ def _without_masks(x: Tensor, entries: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = []
     dim = 0
     for entry in entries:
-        if not isinstance(entry, Tensor) or entry.dtype is not _dtype.bool_ or not entry.shape:
+        if not isinstance(entry, Tensor) or entry.dtype is not _dtype.bool_ or not entry._shape:
             found.append(entry)
             dim += entry is not None
             continue
-        if entry.shape != x.shape[dim : dim + entry.ndim]:
+        if entry._shape != x._shape[dim : dim + entry.ndim]:
             raise IndexError(f"index: the mask {describe(entry)} does not fit dim {dim} of {describe(x)}")
         found += entry.nonzero(True)
         dim += entry.ndim
@@ -105,7 +105,7 @@ def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
         return None
     indices = [_on(in_type(entries[at], _dtype.int64), x.device) for at in places]
     if plain:
-        shape, strides, offset = x.shape, x.strides, 0
+        shape, strides, offset = x._shape, x.strides, 0
     else:
         shape, strides, offset = _basic(x, [_ALL if isinstance(e, Tensor) else e for e in entries])
     first, last = places[0], places[-1] + 1
@@ -113,14 +113,14 @@ def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
         order = (*places, *(d for d in range(len(shape)) if d not in places))
         shape, strides = tuple(shape[d] for d in order), tuple(strides[d] for d in order)
         first, last = 0, len(places)
-    if plain and shape is x.shape:
+    if plain and shape is x._shape:
         view = x
     else:
         view = make(x.storage, shape, strides, x.dtype, x.offset + offset)
-    of = indices[0].shape
+    of = indices[0]._shape
     if len(indices) > 1:
-        of = broadcast_shapes(*[i.shape for i in indices], op="index")
-        indices = [i if i.shape == of else i.expand(of) for i in indices]
+        of = broadcast_shapes(*[i._shape for i in indices], op="index")
+        indices = [i if i._shape == of else i.expand(of) for i in indices]
     return _Chosen(view, first, last, tuple([dense(i) for i in indices]), of)
 
 
@@ -157,9 +157,9 @@ def _get(x: Tensor, entries: tuple[Any, ...], negative: bool) -> Any:
 
 def _get_along(x: Tensor, dim: int, index: Tensor, negative: bool) -> Any:
     """As _get, by one tensor of int64 along a dim of a dense tensor of the CPU."""
-    shape = x.shape
+    shape = x._shape
     size, inner = shape[dim], prod(shape[dim + 1 :])
-    y = empty_contiguous((*shape[:dim], *index.shape, *shape[dim + 1 :]), x.dtype)
+    y = empty_contiguous((*shape[:dim], *index._shape, *shape[dim + 1 :]), x.dtype)
     try:
         _GET.launch(
             y.numel() >> 8, y, x, index, None, None, None, x.dtype.itemsize, prod(shape[:dim]), index.numel(), inner,
@@ -172,11 +172,11 @@ def _get_along(x: Tensor, dim: int, index: Tensor, negative: bool) -> Any:
 
 def _get_strided(x: Tensor, index: Tensor) -> Any:
     """As _get, of a vector of any stride by one tensor of int64, of the CPU."""
-    y = empty_contiguous(index.shape, x.dtype)
+    y = empty_contiguous(index._shape, x.dtype)
     try:
         _GET.launch(
             y.numel() >> 8, y, x, index, None, None, None, x.dtype.itemsize, 1, index.numel(), 1, 0, 1,
-            x.shape[0], 0, 0, 0, x.strides[0], 0, 0, 0,
+            x._shape[0], 0, 0, 0, x.strides[0], 0, 0, 0,
         )  # fmt: skip
     except IndexError:
         return NotImplemented  # NumPy's way says which index it is
@@ -207,7 +207,7 @@ def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
         return _put(copied, source, opcode) and copy_strided(view, copied.view)
     (outer, inner, step), count = steps, prod(chosen.shape)
     walks: tuple[int, ...]
-    if source.shape == shape and source.is_contiguous():
+    if source._shape == shape and source.is_contiguous():
         walks = (count * inner, inner, 1)
     elif source.numel() == 1:
         walks = (0, 0, 0)
@@ -240,9 +240,9 @@ def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor,
 @claims("_take")
 def _take(x: Tensor, entries: tuple[Any, ...]) -> Any:
     if _is_plain_index(x, entries[0]):
-        if len(entries) == len(x.shape) and entries.count(_ALL) == len(entries) - 1:
+        if len(entries) == len(x._shape) and entries.count(_ALL) == len(entries) - 1:
             return _get_along(x, 0, entries[0], True)
-    elif len(entries) == len(x.shape) == 1 and _is_dense_index(entries[0]) and x.device is cpu and x.dtype in CODES:
+    elif len(entries) == len(x._shape) == 1 and _is_dense_index(entries[0]) and x.device is cpu and x.dtype in CODES:
         return _get_strided(x, entries[0])
     return _get(x, entries, True) if (points := _points(x, entries)) is None else points
 
@@ -253,11 +253,16 @@ def _points(x: Tensor, entries: tuple[Any, ...]) -> Any:
     first, count = entries[0], 0
     if not _is_plain_index(x, first):
         return None
-    of, shape = first.shape, x.shape
+    of, shape = first._shape, x._shape
     for entry in entries:
         if not isinstance(entry, Tensor):
             break
-        if entry.dtype is not _dtype.int64 or entry.shape != of or entry.device is not cpu or not entry.is_contiguous():
+        if (
+            entry.dtype is not _dtype.int64
+            or entry._shape != of
+            or entry.device is not cpu
+            or not entry.is_contiguous()
+        ):
             return None
         count += 1
     if count > _INDICES or entries[count:].count(_ALL) != len(entries) - count:
@@ -278,7 +283,7 @@ def _points(x: Tensor, entries: tuple[Any, ...]) -> Any:
 def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
     if _is_plain_index(x, index):
         return _get_along(x, dim, index, False)
-    return _get(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)), False)
+    return _get(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x._shape) - dim - 1)), False)
 
 
 @claims("_take_back")
@@ -294,7 +299,7 @@ def _take_back(g: Tensor, shape: Shape, entries: tuple[Any, ...]) -> Any:
 
 def _chosen_along(x: Tensor, dim: int, index: Tensor) -> _Chosen | None:
     """x[:, …, index], with the index at a dim."""
-    return _chosen(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+    return _chosen(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x._shape) - dim - 1)))
 
 
 @claims("_index_add")
@@ -316,19 +321,19 @@ def _put_at(x: Tensor, value: Any, index: Any) -> Any:
     elif type(value) is not int and not (type(value) is float and x.dtype.has_gradient):
         return NotImplemented
     index = index if type(index) is tuple else (index,)
-    if len(index) > len(x.shape) or not x.is_contiguous() or x.dtype not in CODES:
+    if len(index) > len(x._shape) or not x.is_contiguous() or x.dtype not in CODES:
         return NotImplemented
     for entry in index:
         if entry.dtype.category != 1 if isinstance(entry, Tensor) else not isinstance(entry, slice) or entry != _ALL:
             return NotImplemented
     y = x._row_major()
-    chosen = _chosen(y, (*index, *(_ALL,) * (len(x.shape) - len(index))))
+    chosen = _chosen(y, (*index, *(_ALL,) * (len(x._shape) - len(index))))
     if chosen is None:
         return NotImplemented
     if not isinstance(value, Tensor):
         check_number("setitem", value, x.dtype)
         value = fill_(empty_contiguous((), x.dtype, x.device), value)
-    elif value.shape != chosen.result():
+    elif value._shape != chosen.result():
         return NotImplemented
     return y if _put(chosen, value, "set") else NotImplemented
 
@@ -349,18 +354,18 @@ def _fill_chosen(x: Tensor, entries: tuple[Any, ...], source: Any) -> bool:
     mask = entries[0]
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or entries[1:].count(_ALL) != len(entries) - 1:
         return False
-    rank, shape = len(mask.shape), x.shape
-    if not rank or mask.shape != shape[:rank] or not x.is_contiguous() or mask.storage is x.storage:
+    rank, shape = len(mask._shape), x._shape
+    if not rank or mask._shape != shape[:rank] or not x.is_contiguous() or mask.storage is x.storage:
         return False
     if rank < len(shape):
         behind = len(shape) - rank
-        mask = make(mask.storage, mask.shape + (1,) * behind, mask.strides + (0,) * behind, mask.dtype, mask.offset)
+        mask = make(mask.storage, mask._shape + (1,) * behind, mask.strides + (0,) * behind, mask.dtype, mask.offset)
     return choose(_on(mask, x.device), source, x, shape, x.dtype, x) is x
 
 
 @claims("_write")
 def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
-    if (not isinstance(source, Tensor) or not source.shape) and _fill_chosen(x, entries, source):
+    if (not isinstance(source, Tensor) or not source._shape) and _fill_chosen(x, entries, source):
         return x
     if not isinstance(source, Tensor):
         if x.device is cpu and not capturing() and not x.dtype.is_bits:

@@ -14,7 +14,7 @@ _PACK_KEYS, _PACK_VALUES, _ATTENTION = KERNELS["pack_keys_q8"], KERNELS["pack_va
 @claims("_pack_keys_int8")
 def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
     x = by_token(x)
-    _PACK_KEYS.launch(x.numel() >> 8, packed, x, *x.shape, x.strides[0])
+    _PACK_KEYS.launch(x.numel() >> 8, packed, x, *x._shape, x.strides[0])
     packed.storage.version += 1
     return packed
 
@@ -22,7 +22,7 @@ def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
 @claims("_pack_values_int8")
 def _pack_values_int8(packed: Tensor, x: Tensor) -> Tensor:
     x = by_token(x)
-    _PACK_VALUES.launch(x.numel() >> 8, packed, x, *x.shape, x.strides[0])
+    _PACK_VALUES.launch(x.numel() >> 8, packed, x, *x._shape, x.strides[0])
     packed.storage.version += 1
     return packed
 
@@ -30,8 +30,8 @@ def _pack_values_int8(packed: Tensor, x: Tensor) -> Tensor:
 @claims("_int8_attention")
 def _int8_attention(q: Tensor, keys: Tensor, values: Tensor, length: int, kv_heads: int, scale: float) -> Tensor:
     q = by_token(q)
-    tokens, heads, size = q.shape
-    y = empty_contiguous(q.shape, _dtype.float32, q.device)
+    tokens, heads, size = q._shape
+    y = empty_contiguous(q._shape, _dtype.float32, q.device)
     _ATTENTION.launch(tokens * heads * size * length >> 10, y, q, keys, values,
         tokens, heads, kv_heads, size, length, heads * size, q.strides[0], scale,
     )  # fmt: skip

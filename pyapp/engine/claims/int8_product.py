@@ -22,8 +22,8 @@ _LINEAR = KERNELS["linear_q8_group"]
 def _int8_linear(x: Tensor, weight: Tensor) -> Any:
     if is_transposed(weight):
         return NotImplemented
-    (outputs, inputs), rows = weight.shape, prod(x.shape[:-1])
-    y = empty_contiguous((*x.shape[:-1], outputs), _dtype.float32, x.device)
+    (outputs, inputs), rows = weight._shape, prod(x._shape[:-1])
+    y = empty_contiguous((*x._shape[:-1], outputs), _dtype.float32, x.device)
     _LINEAR.launch(rows * outputs * inputs >> 10, y, _activations(x, rows), weight, None,
         rows, outputs, inputs, outputs, 0,
     )  # fmt: skip
@@ -33,7 +33,7 @@ def _int8_linear(x: Tensor, weight: Tensor) -> Any:
 def _activations(x: Tensor, rows: int) -> Tensor:
     """x (..., K) as quantize_rows writes activations, with scales of 1: (rows, blocks, 40) bytes, of each block 32
     int8, a float32 scale and the int32 sum."""
-    inputs = x.shape[-1]
+    inputs = x._shape[-1]
     blocks = -(-inputs // BLOCK)
     values = x.reshape(rows, inputs)
     if blocks * BLOCK != inputs:

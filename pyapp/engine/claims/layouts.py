@@ -19,13 +19,13 @@ _FILL = KERNELS["fill_f32"]
 
 def row_major(x: Tensor) -> Tensor:
     """x, dense, with the strides of that: what `dense` gives may have any where a dim has the size one."""
-    x, strides = dense(x), dense_layout(x.shape)[1]
-    return x if x.strides == strides else make(x.storage, x.shape, strides, x.dtype, x.offset)
+    x, strides = dense(x), dense_layout(x._shape)[1]
+    return x if x.strides == strides else make(x.storage, x._shape, strides, x.dtype, x.offset)
 
 
 def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
     """(x, rows, columns, row stride): x itself if its rows are dense and evenly spaced, else a dense copy."""
-    shape, strides = x.shape, x.strides
+    shape, strides = x._shape, x.strides
     columns = shape[-1]
     if len(shape) == 2 and strides[1] == 1:
         return x, shape[0], columns, strides[0]
@@ -35,12 +35,12 @@ def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
 
 def is_packed(x: Tensor) -> bool:
     """Whether the elements have no gaps in memory, in any order of the dims."""
-    return shapes.is_packed(x.shape, x.strides)
+    return shapes.is_packed(x._shape, x.strides)
 
 
 def is_turned(x: Tensor) -> bool:
     """Whether the elements have no gaps in memory, but another order than that of the dims, as a transpose's have."""
-    return x.strides != dense_layout(x.shape)[1] and not x.is_contiguous() and is_packed(x)
+    return x.strides != dense_layout(x._shape)[1] and not x.is_contiguous() and is_packed(x)
 
 
 def laid_as(x: Tensor, other: Tensor) -> Tensor:
@@ -49,13 +49,13 @@ def laid_as(x: Tensor, other: Tensor) -> Tensor:
         return x
     if other.is_contiguous():
         return dense(x)
-    y = make(Storage(x.dtype.itemsize * x.numel(), x.device), x.shape, other.strides, x.dtype)
+    y = make(Storage(x.dtype.itemsize * x.numel(), x.device), x._shape, other.strides, x.dtype)
     return y if copy_strided(y, x) else y.copy_(x)
 
 
 def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:
     """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a copy without them."""
-    shape = x.shape
+    shape = x._shape
     layout = count, strides = dense_layout(shape)
     if x.strides != strides and not x.is_contiguous():
         if not is_packed(x):

@@ -48,18 +48,18 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     dtype = x.dtype
     if dtype not in _QUANTIZE_ROWS:
         return NotImplemented
-    outputs, inputs = weight.shape if len(weight.shape) == 2 else (-1, -1)
-    if not x.shape or x.shape[-1] != inputs:
+    outputs, inputs = weight._shape if len(weight._shape) == 2 else (-1, -1)
+    if not x._shape or x._shape[-1] != inputs:
         check_linear(x, weight)
     if bias is not None:
-        if bias.shape != (outputs,) or bias.dtype is not dtype:
+        if bias._shape != (outputs,) or bias.dtype is not dtype:
             return NotImplemented
         bias = dense(bias)
     x, rows, columns, x_stride = rows_of(x)
     added: Tensor | None = bias
     added_stride = 0
     if residual is not None:
-        if residual.dtype is not dtype or residual.shape != x.shape[:-1] + (outputs,):
+        if residual.dtype is not dtype or residual._shape != x._shape[:-1] + (outputs,):
             return NotImplemented
         if bias is not None and dtype is not _F32:
             return _add_halves(_linear(x, weight, bias), residual)
@@ -75,12 +75,12 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         kernel = _LINEAR.get((dtype, kind))
         if kernel is None or not weight.is_contiguous():
             return NotImplemented
-        y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
+        y = empty_contiguous(x._shape[:-1] + (outputs,), dtype, x.device)
         kernel.launch(work, y, x, weight, added, *sizes, x_stride, added_stride)
         return y
     if weight.strides[0] != inputs or weight.strides[1] != 1:  # transposed
         return NotImplemented
-    y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
+    y = empty_contiguous(x._shape[:-1] + (outputs,), dtype, x.device)
     scratch = Storage(activation_bytes(rows, columns), x.device)
     quantize = (_QUANTIZE_ROWS[dtype], scratch, x, rows, columns, x_stride)
     if dtype is _F32:
@@ -101,17 +101,17 @@ def _linear_activated(x: Tensor, weight: Tensor, bias: Tensor | None, activation
     """Two records, the second in the memory of the first: a device may run them as one."""
     dtype = x.dtype
     kernel = _LINEAR.get((dtype, weight.dtype))
-    if kernel is None or len(weight.shape) != 2 or not weight.is_contiguous() or not x.shape:
+    if kernel is None or len(weight._shape) != 2 or not weight.is_contiguous() or not x._shape:
         return NotImplemented
-    outputs, inputs = weight.shape
-    if x.shape[-1] != inputs:
+    outputs, inputs = weight._shape
+    if x._shape[-1] != inputs:
         check_linear(x, weight)
     if bias is not None:
-        if bias.shape != (outputs,) or bias.dtype is not dtype:
+        if bias._shape != (outputs,) or bias.dtype is not dtype:
             return NotImplemented
         bias = dense(bias)
     x, rows, _, x_stride = rows_of(x)
-    y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
+    y = empty_contiguous(x._shape[:-1] + (outputs,), dtype, x.device)
     launch_all(
         rows * outputs * inputs >> 10,
         (kernel, y, x, weight, bias, rows, outputs, inputs, outputs, x_stride, 0),
@@ -159,7 +159,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         return _matmul_of_blocks(a, b)
     if dtype is _dtype.float64 and a.device is cpu and not IN_BROWSER and not capturing():
         return NotImplemented  # NumPy's BLAS takes two thirds of the kernel's time
-    a_shape, b_shape = a.shape, b.shape
+    a_shape, b_shape = a._shape, b._shape
     if len(a_shape) == 2 == len(b_shape) and a_shape[1] == b_shape[0]:
         m, k = a_shape
         n = b_shape[1]
@@ -221,16 +221,16 @@ def _matmul_of_blocks(a: Tensor, b: Any) -> Any:
 
 
 def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
-    if a.shape[-1] != b.shape[-2]:
+    if a._shape[-1] != b._shape[-2]:
         matmul_shape(a, b)  # which says so
     a_strides, b_strides = a.strides, b.strides
-    shape, batch, a_batch, b_batch = _batches(a.shape, a_strides, b.shape, b_strides)
+    shape, batch, a_batch, b_batch = _batches(a._shape, a_strides, b._shape, b_strides)
     if a_batch is None or b_batch is None:
-        a, b = (dense(expanded(x, shape[:-2] + x.shape[-2:])) for x in (a, b))
+        a, b = (dense(expanded(x, shape[:-2] + x._shape[-2:])) for x in (a, b))
         a_strides, b_strides = a.strides, b.strides
-        a_batch, b_batch = a.shape[-2] * a.shape[-1], b.shape[-2] * b.shape[-1]
+        a_batch, b_batch = a._shape[-2] * a._shape[-1], b._shape[-2] * b._shape[-1]
     y = empty_contiguous(shape, a.dtype, a.device)
-    (m, n), k = shape[-2:], a.shape[-1]
+    (m, n), k = shape[-2:], a._shape[-1]
     row, column = a_strides[-2:]
     if m == 1:
         row = a_batch

@@ -49,7 +49,7 @@ def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
     device = tensors[0].device
     # A Graph on the CPU has none of them: what a replay raises, the functions that return `info` could not tell. The
     # libraries of browsers have none.
-    if IN_BROWSER or device is cpu and (capturing() or any(n > rows for x in tensors for n in x.shape[-2:])):
+    if IN_BROWSER or device is cpu and (capturing() or any(n > rows for x in tensors for n in x._shape[-2:])):
         return False
     return _CHOLESKY.name in device.backend.kernels and all(
         x.dtype.is_floating_point and not x.dtype.is_storage_only for x in tensors
@@ -59,8 +59,8 @@ def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
 def _by_lapack(x: Tensor, rows: int) -> bool:
     """Whether LAPACK takes less time on the CPU than several launches: of one matrix of less than `rows` rows, or of a
     small batch."""
-    single = prod(x.shape[:-2]) == 1
-    return x.device is cpu and (x.shape[-1] < rows if single else x.numel() < HOST_WORK)
+    single = prod(x._shape[:-2]) == 1
+    return x.device is cpu and (x._shape[-1] < rows if single else x.numel() < HOST_WORK)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def _wide(x: Tensor) -> Tensor:
     x = x.detach()
     if x.dtype is not _dtype.float64:
         x = x.to(_dtype.float32)
-    return dense(x.reshape(prod(x.shape[:-2]), *x.shape[-2:]))
+    return dense(x.reshape(prod(x._shape[:-2]), *x._shape[-2:]))
 
 
 def _settle(x: Tensor) -> None:
@@ -79,8 +79,8 @@ def _settle(x: Tensor) -> None:
 
 def _lower(x: Tensor) -> Tensor:
     """The factor L of (B, N, N). Of matrices of more than MOST_ROWS rows by blocks of so many, from left to right."""
-    batch, n, _ = x.shape
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    batch, n, _ = x._shape
+    y = empty_contiguous(x._shape, x.dtype, x.device)
     if n <= MOST_ROWS:
         _CHOLESKY.launch(batch * n**3 >> 12, y, x, CODES[x.dtype], batch, n)
         return y
@@ -103,9 +103,9 @@ def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
     one with more than MOST_ROWS rows or columns it has PANEL columns, and the rest is of all blocks, one panel after
     the other (as LAPACK's getrf).
     """
-    batch, m, n = x.shape
+    batch, m, n = x._shape
     small = max(m, n) <= MOST_ROWS
-    y = empty_contiguous(x.shape, x.dtype, x.device) if small else x._row_major()
+    y = empty_contiguous(x._shape, x.dtype, x.device) if small else x._row_major()
     exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device) if exchanged else None
     order = empty_contiguous((batch, m), _dtype.int32, x.device) if exchanged else None
     width = max(n if small else PANEL, 1)
@@ -124,8 +124,8 @@ def _solved(a: Tensor, b: Tensor, upper: bool, diagonal: int, order: Tensor | No
     threads has a triangle and 32 columns of b; of more than MOST_ROWS rows it has SOLVED_ROWS at a time, and all
     blocks take their products from the rows that are left.
     """
-    batch, n, columns = b.shape
-    y = empty_contiguous(b.shape, b.dtype, b.device)
+    batch, n, columns = b._shape
+    y = empty_contiguous(b._shape, b.dtype, b.device)
     rows = SOLVED_ROWS if n > MOST_ROWS else max(n, 1)
     starts = range(0, max(n, 1), rows)
     for begin in reversed(starts) if upper else starts:
@@ -133,7 +133,7 @@ def _solved(a: Tensor, b: Tensor, upper: bool, diagonal: int, order: Tensor | No
         left = begin if upper else n - end
         _SOLVE.launch(
             batch * columns * (end - begin) * (end - begin + 2 * left) >> 11, y, a, b, order, CODES[b.dtype], batch, n,
-            columns, int(upper), diagonal, a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:], begin, end,
+            columns, int(upper), diagonal, a.strides[0] if a._shape[0] > 1 else 0, *a.strides[1:], begin, end,
         )  # fmt: skip
     return y
 
@@ -141,7 +141,7 @@ def _solved(a: Tensor, b: Tensor, upper: bool, diagonal: int, order: Tensor | No
 def _solved_by_lu(a: Tensor, b: Tensor) -> Tensor:
     """x of a x = b: a (B, N, N), or (1, N, N) for all; b (B, N, K), dense."""
     packed, _, order = _factored(a)
-    order = dense(expand(order, (b.shape[0], b.shape[1])))
+    order = dense(expand(order, (b._shape[0], b._shape[1])))
     y = _solved(packed, _solved(packed, b, False, UNIT, order), True, REFUSED)
     _settle(y)
     return y
@@ -154,7 +154,7 @@ def _cholesky(x: Tensor) -> Any:
     _square("cholesky", x)
     y = _lower(_wide(x))
     _settle(y)
-    return y.reshape(x.shape).to(x.dtype)
+    return y.reshape(x._shape).to(x.dtype)
 
 
 def _fits(name: str, x: Tensor, rows: int = HOST_ROWS) -> bool:
@@ -170,15 +170,15 @@ def _inverse(x: Tensor) -> Any:
     if _by_lapack(x, HOST_INVERTED) or not _fits("inverse", x):
         return NotImplemented
     a = _wide(x)
-    one = dense(expand(eye(a.shape[-1], dtype=a.dtype, device=a.device), a.shape))
-    return _solved_by_lu(a, one).reshape(x.shape).to(x.dtype)
+    one = dense(expand(eye(a._shape[-1], dtype=a.dtype, device=a.device), a._shape))
+    return _solved_by_lu(a, one).reshape(x._shape).to(x.dtype)
 
 
 def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Any]:
     """a (B, N, N), or (1, N, N), b (B, N, K), and what makes a result of these of their shape and dtype."""
-    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape, kind = (*lead, *b.shape[-2:]), common_dtype(a, b)
-    matrices = a if prod(a.shape[:-2]) == 1 else expand(a, (*lead, *a.shape[-2:]))
+    lead = broadcast_shapes(a._shape[:-2], b._shape[:-2])
+    shape, kind = (*lead, *b._shape[-2:]), common_dtype(a, b)
+    matrices = a if prod(a._shape[:-2]) == 1 else expand(a, (*lead, *a._shape[-2:]))
     return _wide(matrices.to(kind)), _wide(expand(b, shape).to(kind)), lambda y: y.reshape(shape).to(kind)
 
 
@@ -210,7 +210,7 @@ def _det(x: Tensor) -> Any:
     if x.device is cpu or not _fits("det", x):
         return NotImplemented
     diagonal, sign = _diagonal(x)
-    return (diagonal.prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
+    return (diagonal.prod(-1) * sign).reshape(x._shape[:-2]).to(x.dtype)
 
 
 @claims("_sign_and_log_of_det")
@@ -219,12 +219,12 @@ def _sign_and_log(x: Tensor) -> Any:
         return NotImplemented
     diagonal, sign = _diagonal(x)
     found = stack([diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)], -1)  # (B, 2)
-    return found.reshape(*x.shape[:-2], 2).to(x.dtype)
+    return found.reshape(*x._shape[:-2], 2).to(x.dtype)
 
 
 @claims("_lu_square")
 def _lu_square(x: Tensor) -> Any:
-    return _factored(_wide(x), False)[0].reshape(x.shape).to(x.dtype) if _fits("lu", x, ANY_ROWS) else NotImplemented
+    return _factored(_wide(x), False)[0].reshape(x._shape).to(x.dtype) if _fits("lu", x, ANY_ROWS) else NotImplemented
 
 
 @claims("_exchanges_of_lu")
@@ -234,7 +234,7 @@ def _exchanges_of_lu(x: Tensor, name: str) -> Any:
 
 def _q_and_r(x: Tensor) -> Tensor:
     """Q over R, (B, M + N, N), of x (B, M, N), dense, with M >= N."""
-    batch, m, n = x.shape
+    batch, m, n = x._shape
     y = empty_contiguous((batch, m + n, n), x.dtype, x.device)
     taus = empty_contiguous((batch, n), x.dtype, x.device)
     _QR.launch(batch * m * n * n >> 10, y, x, taus, CODES[x.dtype], batch, m, n)
@@ -245,26 +245,26 @@ def _q_and_r(x: Tensor) -> Tensor:
 def _qr(x: Tensor) -> Any:
     if not _taken(x):
         return NotImplemented
-    m, n = x.shape[-2:]
-    return _q_and_r(_wide(x)).reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+    m, n = x._shape[-2:]
+    return _q_and_r(_wide(x)).reshape((*x._shape[:-2], m + n, n)).to(x.dtype)
 
 
 @claims("_further_columns")
 def _further_columns_of_q(x: Tensor) -> Any:
     """Columns of zeros have no reflectors: theirs in Q are orthogonal to those of x."""
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     if m > MOST_ROWS or not _taken(x):
         return NotImplemented
     a = _wide(x)
-    q = _q_and_r(cat([a, a.new_zeros((a.shape[0], m, m - n))], -1))[:, :m, n:]  # (B, M, M - N)
-    return q.reshape(*x.shape[:-1], m - n).to(x.dtype)
+    q = _q_and_r(cat([a, a.new_zeros((a._shape[0], m, m - n))], -1))[:, :m, n:]  # (B, M, M - N)
+    return q.reshape(*x._shape[:-1], m - n).to(x.dtype)
 
 
 def _eigen(a: Tensor) -> Tensor:
     """Eigenvalues over eigenvectors (B, 1 + N, N) of symmetric a (B, N, N), dense, of up to MOST_ROWS rows."""
-    batch, n, _ = a.shape
+    batch, n, _ = a._shape
     y = empty_contiguous((batch, 1 + n, n), a.dtype, a.device)
-    work = empty_contiguous(a.shape, a.dtype, a.device)
+    work = empty_contiguous(a._shape, a.dtype, a.device)
     _EIGH.launch(batch * n**3 >> 6, y, a, work, CODES[a.dtype], batch, n)
     return y
 
@@ -295,7 +295,7 @@ def _eigen_by_blocks(x: Tensor) -> Tensor:
     2013, 8.5). In a round all blocks are turned in pairs, by the eigenvectors of what each pair has in common; a sweep
     is all rounds. Further rows of zeros make whole pairs of blocks; nothing turns them together with others.
     """
-    batch, n, _ = x.shape
+    batch, n, _ = x._shape
     pairs = -(-n // (2 * JACOBI_BLOCK))
     both = 2 * JACOBI_BLOCK
     further = pairs * both - n
@@ -339,22 +339,22 @@ def _share_off_diagonal(a: Tensor) -> Tensor:
 
 def _turned(turns: Tensor, x: Tensor) -> Tensor:
     """turns (B P, K, K) times the rows of x (B, P K, N), K at a time."""
-    return (turns @ x.reshape(turns.shape[0], turns.shape[1], x.shape[-1])).reshape(x.shape)
+    return (turns @ x.reshape(turns._shape[0], turns._shape[1], x._shape[-1])).reshape(x._shape)
 
 
 @claims("_eigh")
 def _eigh(x: Tensor, triangle: str) -> Any:
     """More than MOST_ROWS rows: the number of sweeps comes from the card, so a Graph cannot hold it."""
-    if not _fits("eigh", x, HOST_EIGH_ROWS) or (x.shape[-1] > MOST_ROWS and (capturing() or not x.numel())):
+    if not _fits("eigh", x, HOST_EIGH_ROWS) or (x._shape[-1] > MOST_ROWS and (capturing() or not x.numel())):
         return NotImplemented
-    a, n = _wide(x.mT if triangle == "U" else x), x.shape[-1]
+    a, n = _wide(x.mT if triangle == "U" else x), x._shape[-1]
     y = _eigen(a) if n <= MOST_ROWS else _eigen_by_blocks(a)
-    return y.reshape((*x.shape[:-2], 1 + n, n)).to(x.dtype)
+    return y.reshape((*x._shape[:-2], 1 + n, n)).to(x.dtype)
 
 
 def _is_decomposed(x: Tensor) -> bool:
     """Whether the kernels find singular values of matrices (..., M, N)."""
-    return min(x.shape[-2:]) <= MOST_ROWS and not _by_lapack(x, ANY_ROWS) and _taken(x, rows=HOST_SVD_ROWS)
+    return min(x._shape[-2:]) <= MOST_ROWS and not _by_lapack(x, ANY_ROWS) and _taken(x, rows=HOST_SVD_ROWS)
 
 
 def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,16 +362,16 @@ def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
     end sooner than those of the rows of x: after a few sweeps, not dozens, where columns have very different lengths
     (Drmač and Veselić 2008, "New Fast and Accurate Jacobi SVD Algorithm").
     """
-    tall = _wide(x if x.shape[-2] >= x.shape[-1] else x.mT)
+    tall = _wide(x if x._shape[-2] >= x._shape[-1] else x.mT)
     packed = _q_and_r(tall)
-    return packed[:, : tall.shape[1]], dense(packed[:, tall.shape[1] :])
+    return packed[:, : tall._shape[1]], dense(packed[:, tall._shape[1] :])
 
 
 def _decomposed(x: Tensor, vectors: bool) -> Tensor:
     """U, S as a row, and V of squares (B, N, N), dense, over one another (B, 2 N + 1, N); or S alone (B, 1, N)."""
-    batch, n, _ = x.shape
+    batch, n, _ = x._shape
     y = empty_contiguous((batch, 2 * n + 1 if vectors else 1, n), x.dtype, x.device)
-    rotated = empty_contiguous(x.shape, x.dtype, x.device)
+    rotated = empty_contiguous(x._shape, x.dtype, x.device)
     _SVD.launch(batch * n**3 >> 6, y, x, rotated, CODES[x.dtype], batch, n, int(vectors))
     return y
 
@@ -380,12 +380,12 @@ def _decomposed(x: Tensor, vectors: bool) -> Tensor:
 def _svd(x: Tensor) -> Any:
     if not _is_decomposed(x):
         return NotImplemented
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     k = min(m, n)
     q, r = _orthogonal_and_square(x)
     u, s, v = _decomposed(r, True).split([k, 1, k], 1)
     parts = [q @ u, s, v] if m >= n else [v, s, q @ u]
-    return cat(parts, 1).reshape(*x.shape[:-2], m + 1 + n, k).to(x.dtype)
+    return cat(parts, 1).reshape(*x._shape[:-2], m + 1 + n, k).to(x.dtype)
 
 
 @claims("_svdvals")
@@ -393,7 +393,7 @@ def _svdvals(x: Tensor) -> Any:
     if not _is_decomposed(x):
         return NotImplemented
     found = _decomposed(_orthogonal_and_square(x)[1], False)
-    return found.reshape(*x.shape[:-2], min(x.shape[-2:])).to(x.dtype)
+    return found.reshape(*x._shape[:-2], min(x._shape[-2:])).to(x.dtype)
 
 
 @claims("matrix_exp")
@@ -407,7 +407,7 @@ def _matrix_exp(x: Tensor) -> Any:
     halvings = (where(finite, norms, 0.0) / PADE_LIMIT).clamp(1.0).log2().ceil()
     a = where(finite, a, 0.0) * (-halvings).exp2()
     denominators, numerators = pade(a, eye(a.shape[-1], dtype=a.dtype, device=a.device))
-    y = _solved_by_lu(_wide(denominators), _wide(numerators)).reshape(x.shape)
+    y = _solved_by_lu(_wide(denominators), _wide(numerators)).reshape(x._shape)
     for step in range(int(halvings.amax().item())):
         y = where(halvings > step, y @ y, y)
     return where(finite, y, float("nan")).to(x.dtype)

@@ -26,8 +26,8 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
     if x.dtype is not _F32 or not 0 < count <= _AT_ONCE:
         return NotImplemented
     x = dense(x)
-    dims = tuple(sorted(reduced_dims(dim, len(x.shape), "logsumexp")))
-    result, order, slots = _plan(x.shape, x.strides, dims, keepdim)
+    dims = tuple(sorted(reduced_dims(dim, len(x._shape), "logsumexp")))
+    result, order, slots = _plan(x._shape, x.strides, dims, keepdim)
     if order is not None:
         x = dense(x.permute(order))
     outer, middle, inner = slots[:3]

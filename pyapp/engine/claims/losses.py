@@ -43,7 +43,7 @@ def _mean_of(kernel: Any, work: int, loss: Tensor, scores: Tensor, targets: Tens
     count = empty_contiguous((), _F32, scores.device)
     launch_all(
         work,
-        (kernel, loss, None, count, scores, targets, None, *scores.shape, ignore_index, targets.dtype.itemsize),
+        (kernel, loss, None, count, scores, targets, None, *scores._shape, ignore_index, targets.dtype.itemsize),
         (_SUM_ROWS, mean, loss, 1, rows, rows),
         (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
     )
@@ -54,7 +54,7 @@ def _mean_of(kernel: Any, work: int, loss: Tensor, scores: Tensor, targets: Tens
 def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
     if IN_BROWSER or logits.dtype is not _F32:
         return NotImplemented
-    loss = empty_contiguous(targets.shape, _F32, logits.device)
+    loss = empty_contiguous(targets._shape, _F32, logits.device)
     return _mean_of(_PLANES, logits.numel() >> 7, loss, dense(logits), _class_numbers(targets), ignore_index)
 
 
@@ -69,9 +69,9 @@ def _gradient_of(
     kernel: Any, work: int, g: Tensor, scores: Tensor, targets: Tensor, ignore_index: int
 ) -> tuple[Tensor]:  # fmt: skip
     targets = _class_numbers(targets)
-    gradient = empty_contiguous(scores.shape, _F32, scores.device)
+    gradient = empty_contiguous(scores._shape, _F32, scores.device)
     kernel.launch(
-        work, None, gradient, None, scores, targets, g, *scores.shape, ignore_index, targets.dtype.itemsize
+        work, None, gradient, None, scores, targets, g, *scores._shape, ignore_index, targets.dtype.itemsize
     )  # fmt: skip
     return (gradient,)
 
@@ -80,7 +80,7 @@ def _gradient_of(
 def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Any:
     if IN_BROWSER or scores.dtype is not _F32:
         return NotImplemented
-    rows = scores.shape[0]
+    rows = scores._shape[0]
     loss = empty_contiguous((rows,), _F32, scores.device)
     return _mean_of(_NLL_LOSS_F32, rows >> 6, loss, dense(scores), _class_numbers(targets), ignore_index)
 
@@ -97,7 +97,7 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: boo
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
-    rows, columns = logits.shape
+    rows, columns = logits._shape
     fast = logits.dtype is _F32
     logits, targets = dense(logits), _class_numbers(targets)
     loss = empty_contiguous((rows,), wide, logits.device)
@@ -116,10 +116,10 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
     wide = _sums_in(logits.dtype)
     if wide is None:
         return NotImplemented
-    rows, columns = logits.shape
+    rows, columns = logits._shape
     fast = logits.dtype is _F32
     logits, targets = dense(logits), _class_numbers(targets)
-    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+    gradient = empty_contiguous(logits._shape, logits.dtype, logits.device)
     if fast:
         _CROSS_ENTROPY_F32.launch(
             logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index,
@@ -139,7 +139,7 @@ def _rows_of_weighted(
     logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row, and the weight of its target."""
-    rows, columns = logits.shape
+    rows, columns = logits._shape
     loss, weights = (empty_contiguous((rows,), logits.dtype, logits.device) for _ in range(2))
     _CROSS_ENTROPY.launch(
         logits.numel() >> 7, loss, weights, logits, targets, weight,
@@ -190,11 +190,11 @@ def _gradient_of_weighted(
             total = in_type((targets != ignore_index).sum(), logits.dtype)
         else:
             total = _rows_of_weighted(logits, targets, weight, smoothing, ignore_index)[1].sum()
-        each = (g / total).expand(logits.shape[:1])
-    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+        each = (g / total).expand(logits._shape[:1])
+    gradient = empty_contiguous(logits._shape, logits.dtype, logits.device)
     _CROSS_ENTROPY_BACKWARD.launch(
         logits.numel() >> 7, gradient, dense(each), logits, targets, weight,
-        *logits.shape, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
+        *logits._shape, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
     )  # fmt: skip
     return gradient, None, None, None, None
 

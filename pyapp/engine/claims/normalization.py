@@ -30,7 +30,7 @@ def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
     """A weight of 16 bits in float32 where x is float32, as in a model of 16-bit parameters."""
     if weight is None or x.dtype is not _F32 or weight.dtype not in WIDENING or not weight.is_contiguous():
         return weight
-    wide = empty_contiguous(weight.shape, _F32, weight.device)
+    wide = empty_contiguous(weight._shape, _F32, weight.device)
     WIDENING[weight.dtype].launch(weight.numel() >> 10, wide, weight, weight.numel())
     return wide
 
@@ -40,12 +40,12 @@ _PIECE = 1 << 16  # elements, which lie in a processor's cache as float32
 
 def _halves_by_rows(kernel: Any, x: Tensor, weights: tuple[Tensor, ...], epsilon: float) -> Any:
     """The rows of 16-bit floats, by a kernel of float32: widened, normalized and narrowed, a piece at a time."""
-    if x.dtype not in WIDENING or x.numel() <= _PIECE or any(w.shape != x.shape[-1:] for w in weights):
+    if x.dtype not in WIDENING or x.numel() <= _PIECE or any(w._shape != x._shape[-1:] for w in weights):
         return NotImplemented
     own = [dense(in_type(w, _F32)) for w in weights]
-    x, columns = dense(x), x.shape[-1]
+    x, columns = dense(x), x._shape[-1]
     rows = x.numel() // columns
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    y = empty_contiguous(x._shape, x.dtype, x.device)
     at_once = min(rows, max(1, _PIECE * get_num_threads() // columns))
     wide = empty_contiguous((at_once * columns,), _F32, x.device)
     for first in range(0, rows, at_once):
@@ -69,7 +69,7 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if x.dtype is not _F32 or not (as_it_is or is_plain(weight)):
         return _normalize(x, weight, None, epsilon)
     x, rows, columns, stride = rows_of(x)
-    y = empty_contiguous(x.shape, _F32, x.device)
+    y = empty_contiguous(x._shape, _F32, x.device)
     sizes = rows, columns, columns, stride
     if as_it_is:
         _RMS_NORM_TYPED.launch(rows * columns >> 10, y, x, weight, *sizes, CODES[weight.dtype], epsilon, 0.0)
@@ -80,10 +80,10 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
 
 @claims("_offset_rms_norm")
 def _offset_rms_norm(x: Tensor, weight: Tensor, offset: float, epsilon: float) -> Any:
-    if x.dtype is not _F32 or not _are_weights(x, weight) or weight.shape != x.shape[-1:]:
+    if x.dtype is not _F32 or not _are_weights(x, weight) or weight._shape != x._shape[-1:]:
         return NotImplemented
     x, rows, columns, stride = rows_of(x)
-    y = empty_contiguous(x.shape, _F32, x.device)
+    y = empty_contiguous(x._shape, _F32, x.device)
     _RMS_NORM_TYPED.launch(
         rows * columns >> 10, y, x, weight, rows, columns, columns, stride, CODES[weight.dtype], epsilon, offset
     )
@@ -103,11 +103,11 @@ def _normalized_heads(
 ) -> Any:
     if qkv.dtype is not _F32 or not _are_weights(qkv, query_weight, key_weight):
         return NotImplemented
-    size, rest = divmod(qkv.shape[-1], max(heads + 2 * kv_heads, 1))
-    if rest or query_weight.dtype is not key_weight.dtype or not query_weight.shape == key_weight.shape == (size,):
+    size, rest = divmod(qkv._shape[-1], max(heads + 2 * kv_heads, 1))
+    if rest or query_weight.dtype is not key_weight.dtype or not query_weight._shape == key_weight._shape == (size,):
         return NotImplemented
     qkv, rows, columns, stride = rows_of(qkv)
-    y = empty_contiguous(qkv.shape, _F32, qkv.device)
+    y = empty_contiguous(qkv._shape, _F32, qkv.device)
     K["normalize_heads"].launch(
         rows * columns >> 10, y, qkv, query_weight, key_weight, rows, heads, kv_heads, size, stride,
         CODES[query_weight.dtype], epsilon, offset,
@@ -117,8 +117,8 @@ def _normalized_heads(
 
 def _lines(x: Tensor, dim: int, name: str) -> tuple[int, int, int]:
     """(outer, count, inner) of the lines along a dim."""
-    dim = normalize_dim(dim, len(x.shape), name)
-    return prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
+    dim = normalize_dim(dim, len(x._shape), name)
+    return prod(x._shape[:dim]), x._shape[dim], prod(x._shape[dim + 1 :])
 
 
 _SOFTMAX, _SOFTMAX_BACKWARD, _SOFTMAX_BACKWARD_F32 = K["softmax"], K["softmax_backward"], K["softmax_backward_f32"]
@@ -129,28 +129,28 @@ def _claim_softmax(name: str, log: int) -> None:
 
     @claims(name)
     def _(x: Tensor, dim: int = -1) -> Any:
-        if x.dtype not in _FLOATS or not x.shape:
+        if x.dtype not in _FLOATS or not x._shape:
             return NotImplemented
-        if x.dtype is _F32 and dim in (-1, len(x.shape) - 1):
+        if x.dtype is _F32 and dim in (-1, len(x._shape) - 1):
             x, rows, columns, stride = rows_of(x)
-            y = empty_contiguous(x.shape, _F32, x.device)
+            y = empty_contiguous(x._shape, _F32, x.device)
             kernel.launch(rows * columns >> 7, y, x, rows, columns, columns, stride)
             return y
         lines = _lines(x, dim, name)
         x = dense(x)
-        y = empty_contiguous(x.shape, x.dtype, x.device)
+        y = empty_contiguous(x._shape, x.dtype, x.device)
         _SOFTMAX.launch(x.numel() >> 7, y, x, *lines, log, CODES[x.dtype])
         return y
 
     @claims(name + "_backward")
     def _(g: Tensor, y: Tensor, dim: int) -> Any:
-        if y.dtype not in _FLOATS or g.dtype is not y.dtype or g.shape != y.shape or not y.shape:
+        if y.dtype not in _FLOATS or g.dtype is not y.dtype or g._shape != y._shape or not y._shape:
             return NotImplemented
         lines, fast = _lines(y, dim, name), y.dtype is _F32
         if fast and (log or lines[2] != 1):
             return NotImplemented  # the definition is faster
         g, y = dense(g), dense(y)
-        grad_x = empty_contiguous(y.shape, y.dtype, y.device)
+        grad_x = empty_contiguous(y._shape, y.dtype, y.device)
         if fast:
             _SOFTMAX_BACKWARD_F32.launch(y.numel() >> 9, grad_x, y, g, *lines[:2])
         else:
@@ -171,7 +171,7 @@ def _takes_rows(x: Tensor, *weights: Tensor) -> bool:
     """
     double = _dtype.float64
     return x.dtype is double and x.numel() > 0 and all(
-        w.dtype is double and w.shape == x.shape[-1:] for w in weights
+        w.dtype is double and w._shape == x._shape[-1:] for w in weights
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _in_two(epsilon: float) -> tuple[float, float]:
 
 
 def _row_dims(x: Tensor) -> tuple[int, ...]:
-    columns = x.shape[-1]
+    columns = x._shape[-1]
     return x.numel() // columns, 1, columns, columns, 0, 1, 0, 0, 1
 
 
@@ -191,7 +191,7 @@ def _normalize(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
     if not _takes_rows(x, weight, *([] if bias is None else [bias])):
         return NotImplemented
     x, weight, bias = dense(x), dense(weight), bias if bias is None else dense(bias)
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    y = empty_contiguous(x._shape, x.dtype, x.device)
     _NORMALIZE.launch(
         x.numel() >> 8, y, None, x, weight, bias,
         *_row_dims(x), int(bias is not None), CODES[x.dtype], CODES[weight.dtype], *_in_two(epsilon),
@@ -204,10 +204,10 @@ def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | Non
         return NotImplemented
     x, weight, g = dense(x), dense(weight), dense(g)
     grad_x, grad_weight = (
-        empty_contiguous(x.shape, x.dtype, x.device),
-        empty_contiguous(weight.shape, x.dtype, x.device),
+        empty_contiguous(x._shape, x.dtype, x.device),
+        empty_contiguous(weight._shape, x.dtype, x.device),
     )
-    grad_bias = None if bias is None else empty_contiguous(bias.shape, x.dtype, x.device)
+    grad_bias = None if bias is None else empty_contiguous(bias._shape, x.dtype, x.device)
     dims, centred, type_ = _row_dims(x), int(bias is not None), CODES[x.dtype]
     statistics = Storage(3 * x.dtype.itemsize * dims[0], x.device)
     kinds, epsilons = (centred, type_, CODES[weight.dtype]), _in_two(epsilon)
@@ -236,8 +236,8 @@ def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> 
     if not (x.dtype is weight.dtype is g.dtype is _F32):
         return _normalize_backward(g, x, weight, None, epsilon)
     x, weight, g = dense(x), dense(weight), dense(g)
-    grad_x, grad_weight = empty_contiguous(x.shape, _F32, x.device), empty_contiguous(weight.shape, _F32, x.device)
-    columns = x.shape[-1]
+    grad_x, grad_weight = empty_contiguous(x._shape, _F32, x.device), empty_contiguous(weight._shape, _F32, x.device)
+    columns = x._shape[-1]
     K["rms_norm_backward_f32"].launch(
         x.numel() >> 9,
         grad_x,
@@ -255,7 +255,7 @@ def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> 
 def _takes_norm(x: Tensor, weight: Any, bias: Any) -> bool:
     if not (x.dtype is _F32 and is_plain(weight) and is_plain(bias)):
         return False
-    return x.shape[-1:] == weight.shape == bias.shape
+    return x._shape[-1:] == weight._shape == bias._shape
 
 
 @claims("layer_norm")
@@ -266,7 +266,7 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
     if not _takes_norm(x, weight, bias):
         return _normalize(x, weight, bias, epsilon)
     x, rows, columns, stride = rows_of(x)
-    y = empty_contiguous(x.shape, _F32, x.device)
+    y = empty_contiguous(x._shape, _F32, x.device)
     _LAYER_NORM.launch(rows * columns >> 9, y, x, weight, bias,
         rows, columns, columns, stride, epsilon,
     )  # fmt: skip
@@ -275,15 +275,15 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
 
 def _halves_backward_by_rows(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Any:
     """The gradients of layer_norm of 16-bit floats, a piece at a time, as `_halves_by_rows`."""
-    if g.dtype is not x.dtype or x.numel() <= _PIECE or not x.shape[-1:] == weight.shape == bias.shape:
+    if g.dtype is not x.dtype or x.numel() <= _PIECE or not x._shape[-1:] == weight._shape == bias._shape:
         return NotImplemented
-    own, x, g, columns = dense(in_type(weight, _F32)), dense(x), dense(g), x.shape[-1]
+    own, x, g, columns = dense(in_type(weight, _F32)), dense(x), dense(g), x._shape[-1]
     rows = x.numel() // columns
     at_once = min(rows, max(1, _PIECE // 2 * get_num_threads() // columns))
     parts = -(-rows // at_once)
     wide_x, wide_g, made = (empty_contiguous((at_once, columns), _F32, x.device) for _ in range(3))
     of_weight, of_bias = (empty_contiguous((parts, columns), _F32, x.device) for _ in range(2))
-    statistics, grad_x = Storage(8 * at_once, x.device), empty_contiguous(x.shape, x.dtype, x.device)
+    statistics, grad_x = Storage(8 * at_once, x.device), empty_contiguous(x._shape, x.dtype, x.device)
     widen, narrow = WIDENING[x.dtype], NARROWING[x.dtype]
     for part in range(parts):
         first, n = part * at_once, min(at_once, rows - part * at_once)
@@ -310,9 +310,9 @@ def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps
     if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
         return _normalize_backward(g, x, weight, bias, epsilon)
     x, g = dense(x), dense(g)
-    columns = x.shape[-1]
+    columns = x._shape[-1]
     rows = x.numel() // max(columns, 1)
-    grad_x, grad_weight, grad_bias = (empty_contiguous(t.shape, _F32, x.device) for t in (x, weight, bias))
+    grad_x, grad_weight, grad_bias = (empty_contiguous(t._shape, _F32, x.device) for t in (x, weight, bias))
     statistics = Storage(8 * rows, x.device)
     launch_all(
         x.numel() >> 8,

@@ -41,7 +41,7 @@ def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, 
     """Float32 tensors of one shape without gaps, of one order in memory."""
     if not parameter.dtype is mean.dtype is squares.dtype is grad.dtype is float32:
         return NotImplemented
-    if not parameter.shape == mean.shape == squares.shape == grad.shape or not is_packed(parameter):
+    if not parameter._shape == mean._shape == squares._shape == grad._shape or not is_packed(parameter):
         return NotImplemented
     if not parameter.strides == mean.strides == squares.strides:
         return NotImplemented
@@ -68,10 +68,10 @@ def _optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Any:
     for parameter, step in zip(parameters, steps, strict=True):
         program, grad, states, numbers = step
         tensors = (parameter, *states, grad) if program is None else (parameter, grad, *states)
-        shape = parameter.shape
+        shape = parameter._shape
         count, strides = dense_layout(shape)
         for x in tensors:
-            if x.dtype is not float32 or x.shape != shape or x.strides != strides or x.device is not cpu:
+            if x.dtype is not float32 or x._shape != shape or x.strides != strides or x.device is not cpu:
                 launch_records(records, kernels)  # those before it
                 records, kernels = [], []
                 optimizer_steps.definition([parameter], [step])  # type: ignore[misc]
@@ -83,7 +83,7 @@ def _optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Any:
                     kernel, pointers, cost, rest, written = _ADAMW, (0,), 64, _bits(numbers), (0, 1, 2)
                 else:
                     code, kernel, written = program.on(cpu), _COMPUTE, program.written
-                    cost, pointers = code.shape[0], (*(0,) * (TENSORS - len(tensors)), code.address, 0)
+                    cost, pointers = code._shape[0], (*(0,) * (TENSORS - len(tensors)), code.address, 0)
                     rest = (cost // 5, 0, 0, *program.slots(numbers), 0)
                 pack, index = kernel.layout.pack, kernel.index
             work = min(count * cost >> 14, LARGEST_WORK)
@@ -107,10 +107,10 @@ def _bits(numbers: Numbers) -> tuple[int, ...]:
 @claims("adafactor_step")
 def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], numbers: AdafactorNumbers) -> Any:
     """Float32 matrices, in three calls."""
-    if len(means) != 2 or len(parameter.shape) != 2 or not parameter.shape == grad.shape:
+    if len(means) != 2 or len(parameter._shape) != 2 or not parameter._shape == grad._shape:
         return NotImplemented
-    (by_row, by_column), (rows, columns) = means, parameter.shape
-    if by_row.shape != (rows, 1) or by_column.shape != (1, columns) or not rows or not columns:
+    (by_row, by_column), (rows, columns) = means, parameter._shape
+    if by_row._shape != (rows, 1) or by_column._shape != (1, columns) or not rows or not columns:
         return NotImplemented
     if not (is_plain(parameter) and is_plain(by_row) and is_plain(by_column) and grad.dtype is float32):
         return NotImplemented
@@ -150,10 +150,10 @@ def _muon_step(
     """Float32 matrices, in one call: the Python of an op takes longer than the product of two small matrices."""
     if not (is_plain(parameter) and is_plain(momentum) and grad.dtype is float32):
         return NotImplemented
-    if not parameter.shape == momentum.shape == grad.shape or 0 in parameter.shape:
+    if not parameter._shape == momentum._shape == grad._shape or 0 in parameter._shape:
         return NotImplemented
     a, b, c = coefficients
-    rows, columns = parameter.shape
+    rows, columns = parameter._shape
     short, long, count, device = min(rows, columns), max(rows, columns), rows * columns, parameter.device
     x, y = (empty_contiguous((short, long), float32, device) for _ in range(2))
     gram, mixed = (empty_contiguous((short, short), float32, device) for _ in range(2))
@@ -214,7 +214,7 @@ def _sums_of_squares(tensors: list[Tensor]) -> Any:
 def _scale_all(tensors: list[Tensor], factor: Tensor) -> Any:
     """Float32 tensors without gaps, in one call."""
     device, calls, most = factor.device, [], 0
-    if factor.dtype is not float32 or factor.shape:
+    if factor.dtype is not float32 or factor._shape:
         return NotImplemented
     for x in tensors:
         if x.dtype is not float32 or x.device is not device or not is_packed(x):

@@ -31,7 +31,7 @@ def _slots(x: Tensor, windows: Any, *, compares: bool = False) -> tuple[int, ...
         return None
     first = x.ndim - windows.dims
     planes = 1
-    for size in x.shape[:first]:
+    for size in x._shape[:first]:
         planes *= size
     ones, zeros = (1,) * (3 - windows.dims), (0,) * (3 - windows.dims)
     return (
@@ -57,7 +57,7 @@ def _work(x: Tensor) -> int:
 
 
 def _of_windows(x: Tensor, windows: Any, dtype: Any) -> Tensor:
-    return empty_contiguous((*x.shape[: x.ndim - windows.dims], *windows.out), dtype, x.device)
+    return empty_contiguous((*x._shape[: x.ndim - windows.dims], *windows.out), dtype, x.device)
 
 
 @claims("_max_of_windows")
@@ -87,7 +87,7 @@ def _max_of_windows_backward(grad: Tensor, x: Tensor, windows: Any) -> Any:
     slots = _slots(x, windows)
     if slots is None or grad.dtype is not x.dtype:
         return NotImplemented
-    grad_x = empty_contiguous(x.shape, x.dtype, x.device)
+    grad_x = empty_contiguous(x._shape, x.dtype, x.device)
     _MAX_BACKWARD.launch(_work(x), grad_x, dense(x), dense(grad), *slots)
     return grad_x, None
 
@@ -113,6 +113,6 @@ def _mean_of_windows_backward(grad: Tensor, x: Tensor, windows: Any) -> Any:
     slots = _slots(x, windows)
     if slots is None or grad.dtype is not x.dtype:
         return NotImplemented
-    grad_x = empty_contiguous(x.shape, x.dtype, x.device)
+    grad_x = empty_contiguous(x._shape, x.dtype, x.device)
     _MEAN_BACKWARD.launch(_work(x), grad_x, dense(grad), *slots, int(windows.counted), windows.divisor)
     return grad_x, None

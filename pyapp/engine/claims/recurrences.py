@@ -17,15 +17,15 @@ _LINEAR_SCAN, _SELECTIVE_SCAN = KERNELS["linear_scan_f32"], KERNELS["selective_s
 
 @claims("linear_scan")
 def _linear_scan(a: Tensor, b: Tensor, start: Tensor | None = None, reverse: bool = False) -> Any:
-    if not a.dtype is b.dtype is float32 or a.ndim < 2 or a.shape != b.shape or a.shape[1] < 1:
+    if not a.dtype is b.dtype is float32 or a.ndim < 2 or a._shape != b._shape or a._shape[1] < 1:
         return NotImplemented
     if start is not None:
-        if start.dtype is not float32 or start.shape != (a.shape[0], *a.shape[2:]):
+        if start.dtype is not float32 or start._shape != (a._shape[0], *a._shape[2:]):
             return NotImplemented
         start = dense(start)
-    outer, length = a.shape[:2]
+    outer, length = a._shape[:2]
     count = a.numel()
-    y = empty_contiguous(a.shape, float32, a.device)
+    y = empty_contiguous(a._shape, float32, a.device)
     inner = count // max(outer * length, 1)
     _LINEAR_SCAN.launch(count >> 10, y, dense(a), dense(b), start, outer, length, inner, int(reverse))
     return y
@@ -35,8 +35,8 @@ def _linear_scan(a: Tensor, b: Tensor, start: Tensor | None = None, reverse: boo
 def _advance_states(state: Tensor, x: Tensor, *rest: Tensor) -> Any:
     if IN_BROWSER or not state.is_contiguous() or any(t.dtype is not float32 for t in (state, x, *rest)):
         return NotImplemented  # the page has no room for the kernel
-    (texts, tokens, channels), size = x.shape, state.shape[2]
-    y = empty_contiguous(x.shape, float32, x.device)
+    (texts, tokens, channels), size = x._shape, state._shape[2]
+    y = empty_contiguous(x._shape, float32, x.device)
     _SELECTIVE_SCAN.launch(
         x.numel() * size >> 7, y, state, dense(x), *(dense(t) for t in rest), texts, tokens, channels, size
     )  # fmt: skip

@@ -28,10 +28,10 @@ _OF_DOUBLES = {KERNELS[name + "_f32"]: KERNELS[name + "_f64"] for name in _CELLS
 
 def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *others: Tensor | None) -> bool:
     """Whether all are float32 on one device, x has steps and rows, and the weight and the first states their sizes."""
-    if x.dtype is not float32 or len(x.shape) != 3 or 0 in x.shape or len(weight.shape) != 2:
+    if x.dtype is not float32 or len(x._shape) != 3 or 0 in x._shape or len(weight._shape) != 2:
         return False
-    (_, rows, width), n = x.shape, weight.shape[1]
-    if width != gates * n or weight.shape[0] != width or any(state.shape != (rows, n) for state in states):
+    (_, rows, width), n = x._shape, weight._shape[1]
+    if width != gates * n or weight._shape[0] != width or any(state._shape != (rows, n) for state in states):
         return False
     return all(t.dtype is float32 and t.device is x.device for t in (weight, *states, *others) if t is not None)
 
@@ -39,7 +39,7 @@ def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *ot
 def _kernel_of_one(kernel: Any, h: Tensor, gates: tuple[Tensor, ...], count: int, *others: Tensor) -> Any:
     """The kernel for the dtype of h (B, H), where all have it on one device, and each of the gates is (B, count * H);
     None where there is no such kernel."""
-    if len(h.shape) != 2 or any(x.shape != (h.shape[0], count * h.shape[1]) for x in gates):
+    if len(h._shape) != 2 or any(x._shape != (h._shape[0], count * h._shape[1]) for x in gates):
         return None
     dtype, device = h.dtype, h.device
     if dtype is float64 and not IN_BROWSER:
@@ -116,13 +116,13 @@ def _all_before(states: Tensor, first: Tensor, reverse: bool) -> Tensor:
 
 def _product(y: Any, x: Any, weight: Tensor, added: Any, rows: int, added_stride: int) -> tuple[Any, ...]:
     """The record of y = x weight' + added, rows of both dense."""
-    outputs, inputs = weight.shape
+    outputs, inputs = weight._shape
     return (_LINEAR, y, x, weight, added, rows, outputs, inputs, outputs, inputs, added_stride)
 
 
 def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
     """(gates, H) from the gradients of h's share of the gates and the states before each step, all of T x B rows."""
-    return OPS["matmul"].forward(gates.reshape(-1, gates.shape[-1]).t(), before.reshape(-1, before.shape[-1]))
+    return OPS["matmul"].forward(gates.reshape(-1, gates._shape[-1]).t(), before.reshape(-1, before._shape[-1]))
 
 
 # ---- LSTM
@@ -132,7 +132,7 @@ def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
 def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
     if (kernel := _kernel_of_one(_LSTM, c, (gates,), 4)) is None:
         return NotImplemented
-    (rows, n), c = c.shape, dense(c)
+    (rows, n), c = c._shape, dense(c)
     y = empty_contiguous((2, rows, n), c.dtype, c.device)
     kernel.launch(rows * n >> 6, y, Part(y, c.dtype.itemsize * rows * n), OPS["contiguous"].forward(gates), c, rows, n)
     return y
@@ -142,7 +142,7 @@ def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
 def _lstm_cell_backward(g: Tensor, y: Tensor, gates: Tensor, c: Tensor) -> Any:
     if (kernel := _kernel_of_one(_LSTM_BACKWARD, c, (gates,), 4, g, y)) is None:
         return NotImplemented
-    (rows, n), g, y, c = c.shape, dense(g), dense(y), dense(c)
+    (rows, n), g, y, c = c._shape, dense(g), dense(y), dense(c)
     gates, grad_c = OPS["contiguous"].forward(gates), OPS["contiguous"].forward(g[1])
     of_c = Part(y, c.dtype.itemsize * rows * n)
     kernel.launch(rows * n >> 6, gates, grad_c, of_c, c, g, None, None, rows, n)
@@ -153,7 +153,7 @@ def _lstm_cell_backward(g: Tensor, y: Tensor, gates: Tensor, c: Tensor) -> Any:
 def _lstm(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False) -> Any:
     if not _fits(x, weight, 4, (h, c)):
         return NotImplemented
-    (count, rows, width), n = x.shape, weight.shape[1]
+    (count, rows, width), n = x._shape, weight._shape[1]
     x, h, c, weight = dense(x), dense(h), dense(c), dense(weight)
     y, gates = (
         empty_contiguous((2, count, rows, n), float32, x.device),
@@ -174,7 +174,7 @@ def _lstm_backward(
 ) -> Any:  # fmt: skip
     if not _fits(x, weight, 4, (h, c), y, g):
         return NotImplemented
-    (count, rows, width), n = x.shape, weight.shape[1]
+    (count, rows, width), n = x._shape, weight._shape[1]
     g, y, c, weight = dense(g), dense(y), dense(c), dense(weight)
     before = _all_before(y[0], h, reverse)
     gates = OPS["_linear"].forward(before, weight, None, x)  # (T, B, 4H)
@@ -198,8 +198,8 @@ def _lstm_backward(
 def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Any:
     if (kernel := _kernel_of_one(_GRU, h, (x, hidden), 3)) is None:
         return NotImplemented
-    rows, n = h.shape
-    y = empty_contiguous(h.shape, h.dtype, h.device)
+    rows, n = h._shape
+    y = empty_contiguous(h._shape, h.dtype, h.device)
     kernel.launch(rows * n >> 6, y, dense(x), dense(hidden), dense(h), rows, n)
     return y
 
@@ -208,7 +208,7 @@ def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Any:
 def _gru_cell_backward(g: Tensor, x: Tensor, hidden: Tensor, h: Tensor) -> Any:
     if (kernel := _kernel_of_one(_GRU_BACKWARD, h, (x, hidden), 3, g)) is None:
         return NotImplemented
-    (rows, n), grad_x = h.shape, empty_contiguous(x.shape, x.dtype, x.device)
+    (rows, n), grad_x = h._shape, empty_contiguous(x._shape, x.dtype, x.device)
     hidden, grad_h = OPS["contiguous"].forward(hidden), OPS["contiguous"].forward(g)
     kernel.launch(rows * n >> 6, grad_x, hidden, grad_h, dense(x), dense(h), None, rows, n)
     return grad_x, hidden, grad_h
@@ -218,7 +218,7 @@ def _gru_cell_backward(g: Tensor, x: Tensor, hidden: Tensor, h: Tensor) -> Any:
 def _gru(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False) -> Any:
     if not _fits(x, weight, 3, (h,), bias):
         return NotImplemented
-    (count, rows, width), n = x.shape, weight.shape[1]
+    (count, rows, width), n = x._shape, weight._shape[1]
     x, h, weight, bias = dense(x), dense(h), dense(weight), None if bias is None else dense(bias)
     y, hidden = (
         empty_contiguous((count, rows, n), float32, x.device),
@@ -239,11 +239,11 @@ def _gru_backward(
 ) -> Any:
     if not _fits(x, weight, 3, (h,), bias, y, g):
         return NotImplemented
-    (count, rows, width), n = x.shape, weight.shape[1]
+    (count, rows, width), n = x._shape, weight._shape[1]
     g, y, x, h, weight = dense(g), dense(y), dense(x), dense(h), dense(weight)
     before = _all_before(y, h, reverse)
     hidden = OPS["_linear"].forward(before, weight, bias)  # (T, B, 3H)
-    across, grad_x = dense(weight.t()), empty_contiguous(x.shape, float32, x.device)
+    across, grad_x = dense(weight.t()), empty_contiguous(x._shape, float32, x.device)
     grad_before = x.new_zeros((rows, n))
     parts, of_x, of_hidden = (_Steps(t, rows, width) for t in (x, grad_x, hidden))
     of_h, of_g = _Steps(y, rows, n), _Steps(g, rows, n)
@@ -264,9 +264,9 @@ def _gru_backward(
 def _rnn(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False) -> Any:
     if not _fits(x, weight, 1, (h,)) or activation not in ("tanh", "relu"):
         return NotImplemented
-    count, rows, n = x.shape
+    count, rows, n = x._shape
     x, h, weight = dense(x), dense(h), dense(weight)
-    y, each = empty_contiguous(x.shape, float32, x.device), rows * n
+    y, each = empty_contiguous(x._shape, float32, x.device), rows * n
     parts, of_h = _Steps(x, rows, n), _Steps(y, rows, n)
     _launch_steps(
         rows * n * n >> 10, steps_of(count, reverse),
@@ -283,11 +283,11 @@ def _rnn_backward(
 ) -> Any:
     if not _fits(x, weight, 1, (h,), y, g):
         return NotImplemented
-    count, rows, n = x.shape
+    count, rows, n = x._shape
     g, y, weight = dense(g), dense(y), dense(weight)
     slopes = dense(1.0 - y * y if activation == "tanh" else (y > 0.0).to(float32))
     across, each = dense(weight.t()), rows * n
-    grad_x, later = empty_contiguous(x.shape, float32, x.device), x.new_zeros((rows, n))
+    grad_x, later = empty_contiguous(x._shape, float32, x.device), x.new_zeros((rows, n))
     of_x, of_g, of_slopes = (_Steps(t, rows, n) for t in (grad_x, g, slopes))
     calls: list[tuple[Any, ...]] = []
     following: Any = None

@@ -39,7 +39,7 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         return NotImplemented
     if 0 in x.strides and name == "sum" and x.numel() > _most_repeated(x) and _repeats_beside(x, dims):
         return _sum_of_one(x, dims, keepdim, dtype)
-    result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
+    result, order, slots = _plan(x._shape, x.strides, tuple(dims), keepdim)
     if order is not None:
         if name == "sum" and x.dtype is _F32 is dtype and dims and dims[-1] - dims[0] >= len(dims):
             return _sum_in_steps(x, tuple(dims), result)
@@ -50,7 +50,7 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
 
 
 def _most_repeated(x: Tensor) -> int:
-    if len(x.shape) < 3:
+    if len(x._shape) < 3:
         return _MOST_REPEATED[0]
     return _MOST_REPEATED[1] if any(x.strides) else _MOST_OF_ONE
 
@@ -58,16 +58,16 @@ def _most_repeated(x: Tensor) -> int:
 def _repeats_beside(x: Tensor, dims: Sequence[int]) -> bool:
     """Whether x, as an expanded tensor, has the same elements all along a dim that is not among these."""
     for d, step in enumerate(x.strides):  # without a generator: each sum of an expanded tensor asks
-        if not step and x.shape[d] > 1 and d not in dims:
+        if not step and x._shape[d] > 1 and d not in dims:
             return True
     return False
 
 
 def _sum_of_one(x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Tensor:
     """The sum of one of the repetitions, repeated."""
-    sizes = tuple([n if step or d in dims else 1 for d, (n, step) in enumerate(zip(x.shape, x.strides, strict=True))])
+    sizes = tuple([n if step or d in dims else 1 for d, (n, step) in enumerate(zip(x._shape, x.strides, strict=True))])
     y = _reduce("sum", make(x.storage, sizes, x.strides, x.dtype, x.offset), dims, True, dtype)
-    whole = y.expand(tuple([1 if d in dims else n for d, n in enumerate(x.shape)]))
+    whole = y.expand(tuple([1 if d in dims else n for d, n in enumerate(x._shape)]))
     return dense(whole if keepdim else whole.squeeze(tuple(dims)))
 
 
@@ -78,7 +78,7 @@ def _sum_in_steps(x: Tensor, dims: tuple[int, ...], result: Shape) -> Tensor:
     while dims[last - 1] == dims[last] - 1:
         last -= 1
     y: Tensor = _sum(_sum(x, list(dims[last:]), True), list(dims[:last]), True)
-    return y if y.shape == result else make(y.storage, result, dense_layout(result)[1], _F32)
+    return y if y._shape == result else make(y.storage, result, dense_layout(result)[1], _F32)
 
 
 @lru_cache(4096)
@@ -130,7 +130,7 @@ def _sum_of_any(x: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Any:
     elif x.dtype.is_floating_point and not target.is_floating_point:
         x = in_type(x, target)
     kind = target if target.is_floating_point else _dtype.int64
-    y = _reduce("sum", x, sorted(reduced_dims(dim, len(x.shape), "sum")), keepdim, kind)
+    y = _reduce("sum", x, sorted(reduced_dims(dim, len(x._shape), "sum")), keepdim, kind)
     return y if y is NotImplemented or kind is target else in_type(y, target)
 
 
@@ -140,7 +140,7 @@ _EXTREMES: dict[bool, Any] = {}  # by whether it is the largest
 def _claim_extreme(name: str) -> None:
     @claims("a" + name)
     def extreme(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-        dims = sorted(reduced_dims(dim, len(x.shape), "a" + name))
+        dims = sorted(reduced_dims(dim, len(x._shape), "a" + name))
         check_extreme("a" + name, x, dim, dims)
         return _reduce(name, x, dims, keepdim, x.dtype)
 
@@ -148,12 +148,12 @@ def _claim_extreme(name: str) -> None:
 
     @claims("arg" + name)
     def place(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-        rank = len(x.shape)
+        rank = len(x._shape)
         dims = list(range(rank)) if dim is None else [normalize_dim(dim, rank, "arg" + name)] if rank else []
         check_place("arg" + name, x, dim)
         x = x if dim is not None else dense(x)
         if name == "max" and x.dtype is _F32:
-            result, order, (rows, columns, inner, row_step, step, _) = _plan(x.shape, x.strides, tuple(dims), keepdim)
+            result, order, (rows, columns, inner, row_step, step, _) = _plan(x._shape, x.strides, tuple(dims), keepdim)
             if order is None and inner == step == 1 and columns >= _WIDE:
                 places = empty_contiguous(result, _dtype.int32, x.device)
                 K["argmax_f32"].launch(x.numel() >> 10, places, x, rows, columns, row_step)
@@ -175,7 +175,7 @@ def _claim_quantifier(name: str) -> None:
     def _(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if is_half(x):
             x = in_type(x, _F32)  # whose kernel ends at the first element that decides
-        y = _reduce(name, x, sorted(normalize_dims(dim, len(x.shape), name)), keepdim, _dtype.bool_)
+        y = _reduce(name, x, sorted(normalize_dims(dim, len(x._shape), name)), keepdim, _dtype.bool_)
         return in_type(y, _dtype.uint8) if y is not NotImplemented and x.dtype is _dtype.uint8 else y
 
 
@@ -186,12 +186,12 @@ for _name in ("any", "all"):
 @claims("_prod")
 def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
     kind = x.dtype if x.dtype.is_floating_point else _dtype.int64
-    return _reduce("prod", x, [normalize_dim(dim, len(x.shape), "prod")] if x.shape else [], keepdim, kind)
+    return _reduce("prod", x, [normalize_dim(dim, len(x._shape), "prod")] if x._shape else [], keepdim, kind)
 
 
 @claims("sum_squares")
 def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
+    return _reduce("sum_squares", x, reduced_dims(dim, len(x._shape), "sum_squares"), keepdim, x.dtype)
 
 
 @claims("_euclidean")
@@ -199,7 +199,7 @@ def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Of 16-bit floats, read where they lie."""
     if not is_half(x) or x.device is not cpu or IN_BROWSER:
         return NotImplemented
-    y = _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "norm"), keepdim, _F32)
+    y = _reduce("sum_squares", x, reduced_dims(dim, len(x._shape), "norm"), keepdim, _F32)
     return y if y is NotImplemented else in_type(OPS["sqrt"].forward(y), x.dtype)
 
 
@@ -207,9 +207,9 @@ def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _var(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
-    rank = len(x.shape)
+    rank = len(x._shape)
     dims = sorted(reduced_dims(dim, rank, "var"))
-    if type(correction) not in (int, float) or prod([x.shape[d] for d in dims]) <= correction:
+    if type(correction) not in (int, float) or prod([x._shape[d] for d in dims]) <= correction:
         return NotImplemented  # the definition is infinite, or NaN
     if dims and dims[-1] < rank - 1 and x.numel() > _MOST_APART:
         return NotImplemented
@@ -229,13 +229,13 @@ def _claim_scan(name: str) -> None:
     def scan(x: Tensor, dim: int) -> Any:
         if x.dtype not in types:
             return NotImplemented
-        d = normalize_dim(dim, len(x.shape), name)
+        d = normalize_dim(dim, len(x._shape), name)
         x = dense(x)
-        y = empty_contiguous(x.shape, x.dtype if x.dtype.is_floating_point else _dtype.int64, x.device)
-        length = x.shape[d] if x.shape else 1
-        inner = prod(x.shape[d + 1 :])
+        y = empty_contiguous(x._shape, x.dtype if x.dtype.is_floating_point else _dtype.int64, x.device)
+        length = x._shape[d] if x._shape else 1
+        inner = prod(x._shape[d + 1 :])
         K["scan"].launch(
-            x.numel() >> 8, y, None, x, code, CODES[x.dtype], prod(x.shape[:d]), length, inner,
+            x.numel() >> 8, y, None, x, code, CODES[x.dtype], prod(x._shape[:d]), length, inner,
             length * inner, inner, 1,
         )  # fmt: skip
         return y
@@ -247,10 +247,10 @@ def _running_places(x: Tensor, dim: int, name: str) -> Any:
     if x.dtype not in types:
         return NotImplemented
     x = dense(x)
-    values, places = (empty_contiguous(x.shape, kind, x.device) for kind in (x.dtype, _dtype.int64))
-    length, inner = x.shape[dim], prod(x.shape[dim + 1 :])
+    values, places = (empty_contiguous(x._shape, kind, x.device) for kind in (x.dtype, _dtype.int64))
+    length, inner = x._shape[dim], prod(x._shape[dim + 1 :])
     K["scan"].launch(
-        x.numel() >> 8, values, places, x, code, CODES[x.dtype], prod(x.shape[:dim]), length, inner,
+        x.numel() >> 8, values, places, x, code, CODES[x.dtype], prod(x._shape[:dim]), length, inner,
         length * inner, inner, 1,
     )  # fmt: skip
     return places
@@ -266,9 +266,9 @@ _SUMS: dict[Any, Any] = {}  # by (shape, dim, keepdim)
 
 @claims("sum")
 def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    if dtype is not None or x.dtype is not _F32 or not (x.strides == dense_layout(x.shape)[1] or x.is_contiguous()):
+    if dtype is not None or x.dtype is not _F32 or not (x.strides == dense_layout(x._shape)[1] or x.is_contiguous()):
         return _sum_of_any(x, dim, keepdim, dtype)
-    key = x.shape, tuple(dim) if dim.__class__ is list else dim, keepdim
+    key = x._shape, tuple(dim) if dim.__class__ is list else dim, keepdim
     try:
         plan = _SUMS.get(key)
     except TypeError:  # dims that are not hashable, such as an array or a nested list
@@ -276,7 +276,7 @@ def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
     if plan is None:
         if len(_SUMS) > 4096:
             _SUMS.clear()
-        plan = _SUMS[key] = _sum_plan(x.shape, dim, keepdim)
+        plan = _SUMS[key] = _sum_plan(x._shape, dim, keepdim)
     kernel, work, rows, columns, shape = plan
     if kernel is None:
         return _sum_of_any(x, dim, keepdim, dtype)
@@ -294,7 +294,7 @@ def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
     """Of a dense float32 tensor, where one kernel sums: the sums, divided where they lie."""
     if dtype is not None or x.dtype is not _F32 or not x.is_contiguous() or x.device is not cpu:
         return NotImplemented
-    key = x.shape, tuple(dim) if dim.__class__ is list else dim, keepdim
+    key = x._shape, tuple(dim) if dim.__class__ is list else dim, keepdim
     try:
         plan = _SUMS.get(key)
     except TypeError:

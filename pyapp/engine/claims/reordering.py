@@ -28,16 +28,16 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Any:
     if x.dtype.is_quantized:
         return NotImplemented
     strides = tuple(-s if d in dims else s for d, s in enumerate(x.strides))
-    start = sum((x.shape[d] - 1) * x.strides[d] for d in set(dims) if x.shape[d])
-    return dense_copy(make(x.storage, x.shape, strides, x.dtype, x.offset + start))
+    start = sum((x._shape[d] - 1) * x.strides[d] for d in set(dims) if x._shape[d])
+    return dense_copy(make(x.storage, x._shape, strides, x.dtype, x.offset + start))
 
 
 @claims("_roll")
 def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
-    if len(x.shape) > 6 or x.dtype.is_quantized:
+    if len(x._shape) > 6 or x.dtype.is_quantized:
         return NotImplemented
     for shift, dim in zip(shifts, dims, strict=True):
-        size, y = x.shape[dim], empty_contiguous(x.shape, x.dtype, x.device)
+        size, y = x._shape[dim], empty_contiguous(x._shape, x.dtype, x.device)
         front = shift % size if size else 0  # elements that come from the end
         for to, at, count in ((0, size - front, front), (front, 0, size - front)):
             if count:
@@ -47,42 +47,42 @@ def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
 
 
 def _part(x: Tensor, dim: int, start: int, count: int) -> Tensor:
-    shape: Shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    shape: Shape = (*x._shape[:dim], count, *x._shape[dim + 1 :])
     return make(x.storage, shape, x.strides, x.dtype, x.offset + start * x.strides[dim])
 
 
 @claims("_pad")
 def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
-    if len(x.shape) > 6 or (x.dtype.is_bits and not is_half(x)) or x.dtype.is_quantized:
+    if len(x._shape) > 6 or (x.dtype.is_bits and not is_half(x)) or x.dtype.is_quantized:
         return NotImplemented
-    shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths, strict=True))
+    shape = tuple(before + n + after for n, (before, after) in zip(x._shape, widths, strict=True))
     y = fill_(empty_contiguous(shape, x.dtype, x.device), value)
     start = sum(before * s for (before, _), s in zip(widths, y.strides, strict=True))
     if x.numel():
-        copy_strided(make(y.storage, x.shape, y.strides, x.dtype, start), x)
+        copy_strided(make(y.storage, x._shape, y.strides, x.dtype, start), x)
     return y
 
 
 @claims("_pad_with_own")
 def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> Any:
     """x in the middle, and then, dim by dim, both edges from what is there already."""
-    if len(x.shape) > 6 or x.dtype.is_quantized or not x.numel() or min(map(min, widths)) < 0:
+    if len(x._shape) > 6 or x.dtype.is_quantized or not x.numel() or min(map(min, widths)) < 0:
         return NotImplemented
-    shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths, strict=True))
+    shape = tuple(before + n + after for n, (before, after) in zip(x._shape, widths, strict=True))
     y = filled = empty_contiguous(shape, x.dtype, x.device)
     for dim, (before, _) in enumerate(widths):
-        filled = _part(filled, dim, before, x.shape[dim])
+        filled = _part(filled, dim, before, x._shape[dim])
     copy_strided(filled, x)
     for dim, (before, after) in enumerate(widths):
         step, first = y.strides[dim], filled.offset
-        last = first + (x.shape[dim] - 1) * step
+        last = first + (x._shape[dim] - 1) * step
         if mode == "reflect":
             stride, left, right = -step, first + before * step, last - step
         elif mode == "circular":
             stride, left, right = step, last - (before - 1) * step, first
         else:
             stride, left, right = 0, first, last
-        own, read = (filled.shape[:dim], filled.shape[dim + 1 :]), (*y.strides[:dim], stride, *y.strides[dim + 1 :])
+        own, read = (filled._shape[:dim], filled._shape[dim + 1 :]), (*y.strides[:dim], stride, *y.strides[dim + 1 :])
         for count, to, source in ((before, first - before * step, left), (after, last + step, right)):
             if count:
                 edge = (*own[0], count, *own[1])
@@ -94,7 +94,7 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
 
 def _are_small(tensors: Sequence[Tensor], kind: DType) -> bool:
     """Whether tensors of one shape are dense, of few elements and of this dtype."""
-    count, strides = dense_layout(tensors[0].shape)
+    count, strides = dense_layout(tensors[0]._shape)
     if count > _FEW:
         return False
     for x in tensors:
@@ -125,29 +125,29 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
         count = x.numel()
         if direct and count <= _FEW and x.is_contiguous():
             memmove(y.address + at * step, x.address, count * size)  # a launch costs as much as 10 kB
-            at += 1 if new_dim else x.shape[dim]
+            at += 1 if new_dim else x._shape[dim]
             continue
         part = Part(y, at * step)
         if follow and x.is_contiguous():
             _COPY_BYTES.launch(count >> 10, part, x, count * size)
         else:
-            _COPY.launch(count >> 10, part, x, size, rank, *x.shape, *pad, *strides, *pad, *x.strides, *pad)
-        at += 1 if new_dim else x.shape[dim]
+            _COPY.launch(count >> 10, part, x, size, rank, *x._shape, *pad, *strides, *pad, *x.strides, *pad)
+        at += 1 if new_dim else x._shape[dim]
     return y
 
 
 @claims("_cat")
 def _cat(tensors: Sequence[Tensor], dim: int) -> Any:
-    shape, kind, length = tensors[0].shape, tensors[0].dtype, 0
+    shape, kind, length = tensors[0]._shape, tensors[0].dtype, 0
     for x in tensors:
         if x.dtype is not kind:
             kind = common_dtype(*tensors)
-        length += x.shape[dim]
+        length += x._shape[dim]
     return _joined(tensors, (*shape[:dim], length, *shape[dim + 1 :]), dim, kind, False)
 
 
 @claims("_stack")
 def _stack(tensors: Sequence[Tensor], dim: int) -> Any:
-    shape, kinds = tensors[0].shape, [x.dtype for x in tensors]
+    shape, kinds = tensors[0]._shape, [x.dtype for x in tensors]
     kind = kinds[0] if kinds.count(kinds[0]) == len(kinds) else result_dtype([(kind, 2) for kind in kinds])
     return _joined(tensors, (*shape[:dim], len(tensors), *shape[dim:]), dim, kind, True)

@@ -22,14 +22,14 @@ _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 
 def _fits(x: Tensor, grid: Tensor, mode: str) -> bool:
-    if IN_BROWSER or not x.dtype is grid.dtype is float32 or len(x.shape) != 4 or mode == "bicubic":
+    if IN_BROWSER or not x.dtype is grid.dtype is float32 or len(x._shape) != 4 or mode == "bicubic":
         return False
     # Places are float32, which tells whole numbers apart up to 2^24.
-    return 0 < x.shape[2] * x.shape[3] < 1 << 31 and max(x.shape[2:]) <= 1 << 24
+    return 0 < x._shape[2] * x._shape[3] < 1 << 31 and max(x._shape[2:]) <= 1 << 24
 
 
 def _numbers(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> tuple[int, ...]:
-    return *x.shape, prod(grid.shape[1:-1]), int(mode == "nearest"), _PADDING[padding_mode], int(corners)
+    return *x._shape, prod(grid._shape[1:-1]), int(mode == "nearest"), _PADDING[padding_mode], int(corners)
 
 
 @claims("_grid_sample")
@@ -39,7 +39,7 @@ def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners:
         return found if found is NotImplemented else found.to(x.dtype)
     if not _fits(x, grid, mode):
         return NotImplemented
-    y = empty_contiguous((*x.shape[:2], *grid.shape[1:-1]), float32, x.device)
+    y = empty_contiguous((*x._shape[:2], *grid._shape[1:-1]), float32, x.device)
     _FORWARD.launch(y.numel() >> 7, y, dense(x), dense(grid), *_numbers(x, grid, mode, padding_mode, corners))
     return y
 
@@ -56,8 +56,8 @@ def _grid_sample_backward(
         return found if found is NotImplemented else tuple(t if t is None else t.to(g.dtype) for t in found)
     if not _fits(x, grid, mode) or g.dtype is not float32:
         return NotImplemented
-    grad_x = empty_contiguous(x.shape, float32, x.device) if x.requires_grad else None
-    grad_grid = empty_contiguous(grid.shape, float32, x.device) if grid.requires_grad else None
+    grad_x = empty_contiguous(x._shape, float32, x.device) if x.requires_grad else None
+    grad_grid = empty_contiguous(grid._shape, float32, x.device) if grid.requires_grad else None
     if g.numel():
         _BACKWARD.launch(
             g.numel() >> 6, grad_x, grad_grid, dense(x), dense(grid), dense(g),
@@ -87,8 +87,8 @@ def _along(x: Tensor, dim: int, taps: Taps, weights: DType) -> Any:
         return NotImplemented
     if not is_packed(x):
         x = dense(x)
-    order = range(len(x.shape)) if x.is_contiguous() else sorted(range(len(x.shape)), key=lambda d: -x.strides[d])
-    lying = [x.shape[d] for d in order]
+    order = range(len(x._shape)) if x.is_contiguous() else sorted(range(len(x._shape)), key=lambda d: -x.strides[d])
+    lying = [x._shape[d] for d in order]
     at = order.index(dim)
     outer, inner = prod(lying[:at]), prod(lying[at + 1 :])
     lying[at] = taps.out

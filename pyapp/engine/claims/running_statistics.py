@@ -24,13 +24,13 @@ _FACTOR_AND_SHIFT = ElementProgram(_factor_and_shift, 6, 1)
 @claims("_batch_norm")
 def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float) -> Any:
     """By the running statistics."""
-    given, channels = (mean, var, weight, bias), x.shape[1]
+    given, channels = (mean, var, weight, bias), x._shape[1]
     if x.dtype is not float32:
         return NotImplemented
     for each in given:
-        if not is_plain(each) or each.shape != (channels,):
+        if not is_plain(each) or each._shape != (channels,):
             return NotImplemented
-    own = (channels, *(1,) * (len(x.shape) - 2))
+    own = (channels, *(1,) * (len(x._shape) - 2))
     factor, shift = empty_contiguous(own, float32, x.device), empty_contiguous(own, float32, x.device)
     kernel, *slots = record(_FACTOR_AND_SHIFT, channels, (factor, shift, *given), (float(epsilon),))
     kernel.launch(channels >> 11, *slots)

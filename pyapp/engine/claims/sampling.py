@@ -16,7 +16,7 @@ def _sample(
     token: Tensor, logits: Tensor, uniform: Tensor, candidates: Tensor, history: Tensor | None, history_count: int,
     temperature: float, top_k: int, top_p: float, min_p: float, typical: float, penalty: float,
 ) -> Tensor:  # fmt: skip
-    vocabulary = logits.shape[0]
+    vocabulary = logits._shape[0]
     _SAMPLE.launch(
         vocabulary >> 9, token, logits, history, uniform, candidates, vocabulary, history_count, top_k,
         0 if typical >= 1 else round(typical * UNITS), temperature, top_p, min_p, penalty,
@@ -27,7 +27,7 @@ def _sample(
 @claims("_peak")
 def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
     """The excess is -log(softmax) of the largest logit."""
-    size = logits.shape[0]
+    size = logits._shape[0]
     launch_all(
         size >> 7,
         (_ARGMAX, place, logits, 1, size, size),
@@ -41,9 +41,9 @@ def _token_mask(
     mask: Tensor, table: Tensor, columns_of: Tensor, distance: Tensor, bytes_: Tensor, offsets: Tensor,
     state: int, budget: int,
 ) -> Tensor:  # fmt: skip
-    tokens = mask.shape[0]
+    tokens = mask._shape[0]
     _TOKEN_MASK.launch(
-        tokens >> 6, mask, table, columns_of, distance, bytes_, offsets, tokens, table.shape[0], table.shape[1],
-        bytes_.shape[0], state, budget,
+        tokens >> 6, mask, table, columns_of, distance, bytes_, offsets, tokens, table._shape[0], table._shape[1],
+        bytes_._shape[0], state, budget,
     )  # fmt: skip
     return mask

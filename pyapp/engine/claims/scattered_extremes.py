@@ -28,7 +28,11 @@ def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce:
         x = _scatter_into(x, dim, index, start, _SET)
         if x is NotImplemented:
             return x
-    if source.shape == index.shape and source.dtype is x.dtype and (rows := _index_of_rows(x, dim, index)) is not None:
+    if (
+        source._shape == index._shape
+        and source.dtype is x.dtype
+        and (rows := _index_of_rows(x, dim, index)) is not None
+    ):
         y = dense(x)._row_major()
         chosen = _chosen_along(y, dim, rows)
         if chosen is not None and _put(chosen, source, REDUCTIONS[reduce]):

@@ -38,8 +38,8 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
     if condition.dtype not in (_dtype.bool_, _dtype.uint8):
         return NotImplemented
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype in CODES:
-        shape = a.shape
-        if shape == b.shape == condition.shape and len(shape) < 6:
+        shape = a._shape
+        if shape == b._shape == condition._shape and len(shape) < 6:
             count, strides = dense_layout(shape)
             if a.strides == b.strides == condition.strides == strides:  # one row
                 y = empty_contiguous(shape, a.dtype, condition.device)
@@ -50,11 +50,11 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
                 return y
     kind = common_dtype(a, b)
     tensors = [t for t in (condition, a, b) if isinstance(t, Tensor)]
-    shape = broadcast_shapes(*[t.shape for t in tensors], op="where")
+    shape = broadcast_shapes(*[t._shape for t in tensors], op="where")
     if is_turned(condition) and kind in CODES:
         a, b = (in_type(t, kind) if isinstance(t, Tensor) and t.dtype is not kind else t for t in (a, b))
         tensors, strides = [t for t in (condition, a, b) if isinstance(t, Tensor)], condition.strides
-        if all(t.shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
+        if all(t._shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
             y = choose(_flat(condition), _flat(a), _flat(b), (prod(shape),), kind)
             return y if y is NotImplemented else make(y.storage, shape, strides, kind)
     return choose(condition, a, b, shape, kind)
@@ -93,12 +93,12 @@ def _masked_fill(x: Tensor, mask: Any, value: Any) -> bool:
     """By one launch, for a dense tensor and a mask that broadcasts to it."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or not x.is_contiguous():
         return False
-    if mask.storage is x.storage or isinstance(value, Tensor) or len(mask.shape) > len(x.shape):
+    if mask.storage is x.storage or isinstance(value, Tensor) or len(mask._shape) > len(x._shape):
         return False
-    if mask.shape != x.shape and broadcast_shapes(mask.shape, x.shape, op="masked_fill_") != x.shape:
+    if mask._shape != x._shape and broadcast_shapes(mask._shape, x._shape, op="masked_fill_") != x._shape:
         return False
     check_number("masked_fill_", value, x.dtype)
-    if choose(mask, int(value) if x.dtype.category == 1 else value, x, x.shape, x.dtype, x) is NotImplemented:
+    if choose(mask, int(value) if x.dtype.category == 1 else value, x, x._shape, x.dtype, x) is NotImplemented:
         return False
     x.storage.version += 1
     return True
@@ -111,24 +111,24 @@ def _with_number_where(x: Tensor, mask: Any, value: Any) -> Any:
         return NotImplemented
     if mask.device is not x.device or x.dtype.is_quantized or not isinstance(value, (int, float)):
         return NotImplemented
-    if mask.shape != x.shape and broadcast_shapes(mask.shape, x.shape, op="masked_fill") != x.shape:
+    if mask._shape != x._shape and broadcast_shapes(mask._shape, x._shape, op="masked_fill") != x._shape:
         return NotImplemented
     if x.numel() > _FEW and not (x.is_contiguous() and mask.is_contiguous()):
         return NotImplemented  # the definition keeps the order in memory
     check_number("masked_fill", value, x.dtype)
-    return choose(mask, int(value) if x.dtype.category == 1 else value, x, x.shape, x.dtype)
+    return choose(mask, int(value) if x.dtype.category == 1 else value, x, x._shape, x.dtype)
 
 
 def _with_rank(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Zero-dimensional tensors as vectors of one element."""
-    return (x, index) if x.shape else (x.reshape(1), index.reshape(1))
+    return (x, index) if x._shape else (x.reshape(1), index.reshape(1))
 
 
 def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
     """Whether the index has the rank of x and is not longer along other dims."""
-    if len(index.shape) != len(x.shape) or len(x.shape) > rank or x.dtype not in CODES:
+    if len(index._shape) != len(x._shape) or len(x._shape) > rank or x.dtype not in CODES:
         return False
-    for d, (i, n) in enumerate(zip(index.shape, x.shape, strict=True)):
+    for d, (i, n) in enumerate(zip(index._shape, x._shape, strict=True)):
         if i > n and d != dim:
             return False
     return True
@@ -137,48 +137,48 @@ def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
 def _index_of_rows(x: Tensor, d: int, index: Tensor) -> Tensor | None:
     """A vector of places along dim d, where the index repeats it for all of x's other dims, as `expand` does: then
     whole rows are moved. None elsewhere, and where they may be negative."""
-    if x.device is not cpu or capturing() or index.numel() <= _FEW or x.shape[d + 1 :] != index.shape[d + 1 :]:
+    if x.device is not cpu or capturing() or index.numel() <= _FEW or x._shape[d + 1 :] != index._shape[d + 1 :]:
         return None
-    if index.shape[:d] != x.shape[:d] or index.shape[d] == index.numel():
+    if index._shape[:d] != x._shape[:d] or index._shape[d] == index.numel():
         return None
-    for i, (n, step) in enumerate(zip(index.shape, index.strides, strict=True)):
+    for i, (n, step) in enumerate(zip(index._shape, index.strides, strict=True)):
         if step and n > 1 and i != d:
             return None
-    places = dense(make(index.storage, (index.shape[d],), (index.strides[d],), index.dtype, index.offset))
+    places = dense(make(index.storage, (index._shape[d],), (index.strides[d],), index.dtype, index.offset))
     return places if places.amin().item() >= 0 else None
 
 
 @claims("gather")
 def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
-    d = normalize_dim(dim, len(x.shape), "gather")
+    d = normalize_dim(dim, len(x._shape), "gather")
     if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 6):
         return NotImplemented
     source, places = _with_rank(x, index)
     try:
         if (rows := _index_of_rows(x, d, index)) is not None:
             return OPS["_index_select"].forward(x, d, rows)
-        y = empty_contiguous(places.shape, x.dtype, x.device)
+        y = empty_contiguous(places._shape, x.dtype, x.device)
         _GATHER.launch(
-            places.numel() >> 8, y, source, places, x.dtype.itemsize, CODES[index.dtype], len(source.shape), d,
-            source.shape[d], *padded(places.shape), *padded(source.strides), *padded(places.strides),
+            places.numel() >> 8, y, source, places, x.dtype.itemsize, CODES[index.dtype], len(source._shape), d,
+            source._shape[d], *padded(places._shape), *padded(source.strides), *padded(places.strides),
         )  # fmt: skip
     except IndexError:
         if x.device is not cpu:
             raise
         return NotImplemented  # NumPy's way says which index it is
-    return y if index.shape else reshaped(y, ())
+    return y if index._shape else reshaped(y, ())
 
 
 def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) -> Any:
     """A copy of x with the source combined into it."""
-    d = normalize_dim(dim, len(x.shape), "scatter")
+    d = normalize_dim(dim, len(x._shape), "scatter")
     if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 4) or x.dtype.is_quantized:
         return NotImplemented
     number: int | None = 0
     if isinstance(source, Tensor):
-        if source.dtype is not x.dtype or len(source.shape) != len(x.shape):
+        if source.dtype is not x.dtype or len(source._shape) != len(x._shape):
             return NotImplemented
-        if any(i > n for i, n in zip(index.shape, source.shape, strict=True)):
+        if any(i > n for i, n in zip(index._shape, source._shape, strict=True)):
             return NotImplemented
     else:
         number, source = number_slot(source, x.dtype), None
@@ -186,11 +186,11 @@ def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) ->
             return NotImplemented
     y = dense(x)._row_major()
     target, places = _with_rank(y, index)
-    steps = (0,) * len(places.shape) if source is None else source.strides or (1,)
+    steps = (0,) * len(places._shape) if source is None else source.strides or (1,)
     try:
         K["scatter"].launch(
             places.numel() >> 8, target, places, source, code, CODES[x.dtype], CODES[index.dtype],
-            len(places.shape), d, target.shape[d], *padded(places.shape, 4), *padded(target.strides, 4),
+            len(places._shape), d, target._shape[d], *padded(places._shape, 4), *padded(target.strides, 4),
             *padded(places.strides, 4), *padded(steps, 4), number,
         )  # fmt: skip
     except IndexError:
@@ -207,8 +207,8 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
 
 @claims("scatter_add")
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    if src.shape == index.shape and src.dtype is x.dtype and index.dtype in _INDEX_TYPES and _fits(x, index, dim, 4):
-        d = normalize_dim(dim, len(x.shape), "scatter")
+    if src._shape == index._shape and src.dtype is x.dtype and index.dtype in _INDEX_TYPES and _fits(x, index, dim, 4):
+        d = normalize_dim(dim, len(x._shape), "scatter")
         if (rows := _index_of_rows(x, d, index)) is not None:
             try:
                 return OPS["_index_add"].forward(x, d, rows, src)
@@ -222,10 +222,10 @@ def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:
     if x.dtype not in CODES or x.dtype.is_storage_only:
         return NotImplemented
     x = dense(x)
-    shape = x.shape or (1,)
+    shape = x._shape or (1,)
     length = shape[dim]
     outer, inner = prod(shape[:dim]), prod(shape[dim + 1 :])
-    indices = empty_contiguous((*shape[:dim], count, *shape[dim + 1 :]) if x.shape else (), _dtype.int64, x.device)
+    indices = empty_contiguous((*shape[:dim], count, *shape[dim + 1 :]) if x._shape else (), _dtype.int64, x.device)
     workers = max(1, min(outer * inner, 2 * get_num_threads()))
     own = x.device.backend.own_workspaces
     scratch = x if own else Storage(32 * min(length, 2 * count + 128) * workers, x.device)
@@ -238,8 +238,8 @@ def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:
 
 @claims("argsort")
 def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    d = normalize_dim(dim, len(x.shape), "argsort")
-    return _first_indices(x, x.shape[d] if x.shape else 1, d, descending)
+    d = normalize_dim(dim, len(x._shape), "argsort")
+    return _first_indices(x, x._shape[d] if x._shape else 1, d, descending)
 
 
 @claims("_first_indices")
@@ -250,13 +250,13 @@ def _topk(x: Tensor, count: int, dim: int, largest: bool) -> Any:
 def _claim_triangle(name: str) -> None:
     @claims(name)
     def _(x: Tensor, diagonal: int = 0) -> Any:
-        if len(x.shape) < 2 or x.dtype not in CODES or type(diagonal) is not int:
+        if len(x._shape) < 2 or x.dtype not in CODES or type(diagonal) is not int:
             return NotImplemented
         x = dense(x)
-        rows, columns = x.shape[-2:]
-        y = empty_contiguous(x.shape, x.dtype, x.device)
+        rows, columns = x._shape[-2:]
+        y = empty_contiguous(x._shape, x.dtype, x.device)
         K["triangular"].launch(
-            x.numel() >> 10, y, x, x.dtype.itemsize, prod(x.shape[:-2]), rows, columns, diagonal, int(name == "triu"),
+            x.numel() >> 10, y, x, x.dtype.itemsize, prod(x._shape[:-2]), rows, columns, diagonal, int(name == "triu"),
             rows * columns, columns, 1,
         )  # fmt: skip
         return y

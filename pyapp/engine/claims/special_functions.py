@@ -33,7 +33,7 @@ def _run(
     if kind not in types:
         return NotImplemented
     a, other = dense(in_type(a, kind)), None if b is None else dense(in_type(b, kind))
-    y = empty_contiguous(a.shape, _dtype.int32 if result == "int32" else kind, a.device)
+    y = empty_contiguous(a._shape, _dtype.int32 if result == "int32" else kind, a.device)
     _SPECIAL.launch(a.numel() * _WORK >> 10, y, a, other, table, code, CODES[kind], a.numel(), order)
     return y
 
@@ -96,7 +96,7 @@ def _of_two(name: str) -> Any:
         if kind not in _OPCODES[name].types:
             return NotImplemented
         other = b if isinstance(b, Tensor) else a.new_full((), b, dtype=kind)
-        shape = broadcast_shapes(a.shape, other.shape, op=name)
+        shape = broadcast_shapes(a._shape, other._shape, op=name)
         table = _temme(a.device) if name.startswith("igamma") else None
         return _run(name, kind, a.expand(shape), other.expand(shape), table)
 

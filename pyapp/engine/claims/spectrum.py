@@ -25,7 +25,7 @@ def _takes(size: int) -> bool:
 
 @claims("_power_spectrum")
 def _power_spectrum(samples: Tensor, roots: Tensor, frames: int, hop: int) -> Any:
-    size = roots.shape[0]
+    size = roots._shape[0]
     if not _takes(size):
         return NotImplemented
     samples, roots = dense(samples), dense(roots)
@@ -38,7 +38,7 @@ def _power_spectrum(samples: Tensor, roots: Tensor, frames: int, hop: int) -> An
 def _log_mel(
     samples: Tensor, roots: Tensor, filters: Tensor, ranges: Tensor, frames: int, hop: int, smallest: float
 ) -> Any:
-    size, mels = roots.shape[0], filters.shape[0]
+    size, mels = roots._shape[0], filters._shape[0]
     if not _takes(size):
         return NotImplemented
     samples, roots, filters, ranges = dense(samples), dense(roots), dense(filters), dense(ranges)

@@ -65,7 +65,7 @@ def silu_mul(x: Tensor) -> Tensor:
     """silu(gate) * up for x (..., 2F) = [gate, up]: the gate of SwiGLU (Shazeer 2020, arXiv 2002.05202). Returns (...,
     F).
     """
-    width = x.shape[-1]
+    width = x._shape[-1]
     if width % 2:
         raise ValueError(f"silu_mul: the last dim of {describe(x)} is odd; it holds [gate, up]")
     return silu(x[..., : width // 2]) * x[..., width // 2 :]
@@ -248,7 +248,7 @@ def selu(x: Tensor) -> Tensor:
 
 def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     d = normalize_dim(dim, x.ndim, "glu")
-    half = x.shape[d] // 2
+    half = x._shape[d] // 2
     return narrow(x, d, 0, half), narrow(x, d, half, half)
 
 
@@ -265,7 +265,7 @@ def _d_glu(g: Tensor, _: Any, x: Tensor, dim: int = -1) -> tuple[Tensor]:
 @op(vjp=_d_glu)
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) for the halves a, b of a dim (Dauphin et al. 2016, arXiv 1612.08083)."""
-    if x.shape[dim] % 2:
+    if x._shape[dim] % 2:
         raise ValueError(f"glu: dim {dim} of {describe(x)} is odd")
     a, b = _halves(x, dim)
     return a * b.sigmoid()

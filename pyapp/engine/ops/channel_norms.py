@@ -23,7 +23,7 @@ from .view import reshape
 
 def per_channel(values: Tensor, rank: int) -> Tensor:
     """(C,) → (1, C, 1, ...)."""
-    return reshape(values, (1, values.shape[0]) + (1,) * (rank - 2))
+    return reshape(values, (1, values._shape[0]) + (1,) * (rank - 2))
 
 
 def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -47,9 +47,9 @@ def _channel_norm(
     epsilon) of each group of each sample, or of each channel.
     """
     if groups:
-        rows = reshape(x, (x.shape[0], groups, prod(x.shape[1:]) // groups))
+        rows = reshape(x, (x._shape[0], groups, prod(x._shape[1:]) // groups))
         y, mean, var = standardized(rows, (2,), epsilon)
-        y = reshape(y, x.shape)
+        y = reshape(y, x._shape)
     else:
         y, mean, var = standardized(x, (0, *range(2, x.ndim)), epsilon)
     if statistics is not None:
@@ -87,12 +87,12 @@ def group_norm(
     """Normalises (N, C, ...) by mean and variance over the channels of each group and all further dims, then multiplies
     by weight and adds bias (C,) (Wu and He 2018, arXiv 1803.08494).
     """
-    if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
+    if x.ndim < 2 or num_groups < 1 or x._shape[1] % num_groups:
         raise ValueError(f"group_norm: {describe(x)} does not make {num_groups} groups of channels")
     if is_half(x):
         return group_norm(x.to(float32), num_groups, weight, bias, eps).to(x.dtype)
     weight, bias = widened(x, weight, bias)
-    statistics = _space_for_statistics(x, x.shape[0] * num_groups, weight, bias)
+    statistics = _space_for_statistics(x, x._shape[0] * num_groups, weight, bias)
     found: Tensor = _channel_norm(x, weight, bias, statistics, num_groups, eps)
     return found
 
@@ -106,4 +106,4 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     squares = (x * x).flatten(2)
     wide = pad(squares, (0, 0, size // 2, (size - 1) // 2))
     mean = windows(wide, 1, size, 1, name="local_response_norm").sum(-1) / size
-    return x / (reshape(mean, x.shape) * alpha + k) ** beta
+    return x / (reshape(mean, x._shape) * alpha + k) ** beta

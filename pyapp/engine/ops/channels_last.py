@@ -47,10 +47,10 @@ def _geometry(
     name: str, shape: Any, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> _Geometry:
     """For a picture of `shape` (N, H, W, C); ValueError where something does not fit."""
-    outputs, inner, *kernel = weight.shape
+    outputs, inner, *kernel = weight._shape
     if groups < 1 or shape[3] != inner * groups or outputs % groups:
         raise ValueError(f"{name}: a picture {tuple(shape)} does not fit weight {describe(weight)} in {groups} groups")
-    if bias is not None and bias.shape != (outputs,):
+    if bias is not None and bias._shape != (outputs,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
     (down, right), (below, beside) = _distances(stride, 2, name, "stride"), _distances(dilation, 2, name, "dilation")
     steps, apart = (down, right), (below, beside)
@@ -77,9 +77,9 @@ def conv2d_channels_last(
     name = "conv2d_channels_last"
     if x.ndim != 4 or weight.ndim != 4:
         raise ValueError(f"{name}: takes (N, H, W, C), got {describe(x)}, weight {describe(weight)}")
-    found = _geometry(name, x.shape, weight, bias, stride, padding, dilation, groups)
-    shape = (x.shape[0], *found.out, weight.shape[0])
-    if residual is not None and residual.shape != shape:
+    found = _geometry(name, x._shape, weight, bias, stride, padding, dilation, groups)
+    shape = (x._shape[0], *found.out, weight._shape[0])
+    if residual is not None and residual._shape != shape:
         raise ValueError(f"{name}: residual {describe(residual)}, expected {shape}")
     return _convolution_channels_last(
         x, weight, bias, residual, packed, found.stride, found.sides, found.dilation, groups, low, high
@@ -114,11 +114,11 @@ def expanded_depthwise_conv2d_channels_last(
     name = "expanded_depthwise_conv2d_channels_last"
     if x.ndim != 4:
         raise ValueError(f"{name}: takes (N, H, W, C), got {describe(x)}")
-    if depth_weight.ndim != 4 or weight.ndim != 4 or depth_weight.shape[:2] != (weight.shape[0], 1):
+    if depth_weight.ndim != 4 or weight.ndim != 4 or depth_weight._shape[:2] != (weight._shape[0], 1):
         raise ValueError(f"{name}: {describe(depth_weight)} has not one kernel for each output of {describe(weight)}")
-    first = _geometry(name, x.shape, weight, bias, stride, padding, 1, 1)
-    middle = (x.shape[0], *first.out, weight.shape[0])
-    second = _geometry(name, middle, depth_weight, depth_bias, depth_stride, depth_padding, 1, weight.shape[0])
+    first = _geometry(name, x._shape, weight, bias, stride, padding, 1, 1)
+    middle = (x._shape[0], *first.out, weight._shape[0])
+    second = _geometry(name, middle, depth_weight, depth_bias, depth_stride, depth_padding, 1, weight._shape[0])
     return _expanded_depthwise_channels_last(
         x, weight, bias, packed, depth_weight, depth_bias, depth_packed, first.stride, first.sides, second.stride,
         second.sides, (low, high), (depth_low, depth_high),
@@ -135,7 +135,7 @@ def pack_convolution_weight(weight: Tensor, groups: int = 1) -> Tensor:
     """A weight (O, C / groups, KH, KW) in the order in which the kernels of this machine read it, for `packed` of
     conv2d_channels_last: not to be kept in a file.
     """
-    if weight.ndim != 4 or groups < 1 or weight.shape[0] % groups:
+    if weight.ndim != 4 or groups < 1 or weight._shape[0] % groups:
         raise ValueError(f"pack_convolution_weight: weight {describe(weight)} does not fit {groups} groups")
     return _packed_convolution_weight(weight, groups)
 
@@ -146,14 +146,14 @@ def _pool_channels_last(x: Tensor, kernel: Pair, stride: Pair, sides: Sides, mea
 
     def windows(x: Tensor, fill: float) -> Tensor:
         seen = _viewed(_padded(permute(x, (0, 3, 1, 2)), list(sides), fill), kernel, stride, (1, 1), "pool")
-        return reshape(seen, (*seen.shape[:4], prod(kernel)))  # (N, C, H', W', elements of a window)
+        return reshape(seen, (*seen._shape[:4], prod(kernel)))  # (N, C, H', W', elements of a window)
 
     if not mean:
         y = amax(windows(x, -inf), -1)
     elif whole:
         y = windows(x, 0.0).sum(-1) / prod(kernel)
     else:
-        inside = ones((1, *x.shape[1:3], 1), dtype=x.dtype, device=x.device)
+        inside = ones((1, *x._shape[1:3], 1), dtype=x.dtype, device=x.device)
         y = windows(x, 0.0).sum(-1) / windows(inside, 0.0).sum(-1)
     return permute(y, (0, 2, 3, 1))
 
@@ -166,7 +166,7 @@ def _pool(name: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any, mea
     sides = tuple(_widths(padding, kernel, (1, 1), name))
     if min(kernel) < 1 or any(not 0 <= width < k for both, k in zip(sides, kernel, strict=True) for width in both):
         raise ValueError(f"{name}: padding {padding} does not fit a kernel of {kernel}")
-    if any(n + sum(both) < k for n, both, k in zip(x.shape[1:3], sides, kernel, strict=True)):
+    if any(n + sum(both) < k for n, both, k in zip(x._shape[1:3], sides, kernel, strict=True)):
         raise ValueError(f"{name}: {describe(x)} is smaller than a window of {kernel}")
     return _pool_channels_last(x, kernel, steps, sides, mean, whole)
 

@@ -202,14 +202,14 @@ def _tanh(x: Tensor) -> Tensor:
     """(t + i u) / (1 + i t u), for t and u the tangents of the parts."""
     p, q = _split(x)
     t, u = p.tanh(), q.tan()
-    return _div(complex_(t, u), complex_(p.new_ones(p.shape), t * u))
+    return _div(complex_(t, u), complex_(p.new_ones(p._shape), t * u))
 
 
 @by_parts("tan")
 def _tan(x: Tensor) -> Tensor:
     p, q = _split(x)
     t, u = p.tan(), q.tanh()
-    return _div(complex_(t, u), complex_(p.new_ones(p.shape), -(t * u)))
+    return _div(complex_(t, u), complex_(p.new_ones(p._shape), -(t * u)))
 
 
 @by_parts("sigmoid")
@@ -261,7 +261,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
 @by_parts("cast")
 def _cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
     if not x.dtype.is_complex:
-        y = zeros(x.shape, dtype=dtype, device=x.device)
+        y = zeros(x._shape, dtype=dtype, device=x.device)
         copy_strided(_real.forward(y), x.to(dtype.part))
         return y
     if dtype.is_complex:
@@ -298,7 +298,7 @@ def _cumsum(x: Tensor, dim: int) -> Tensor:
 
 def _wide(index: Tensor) -> Tensor:
     """An index of elements as one of pairs."""
-    return expand(index.unsqueeze(-1), (*index.shape, 2))
+    return expand(index.unsqueeze(-1), (*index._shape, 2))
 
 
 @by_parts("_take")
@@ -334,7 +334,7 @@ def _by_index(name: str, x: Tensor, dim: int, index: Tensor, *sources: Tensor) -
     given = [reshape(t, 1) if not t.ndim else t for t in (x, index, *sources)]
     pairs = [_pairs(t) for t in (given[0], *given[2:])]
     found = _whole(OPS[name].call(pairs[0], d, _wide(given[1]), *pairs[1:]))
-    return reshape(found, index.shape if name == "gather" else x.shape)
+    return reshape(found, index._shape if name == "gather" else x._shape)
 
 
 @by_parts("gather")
@@ -344,7 +344,7 @@ def _gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @by_parts("scatter")
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
-    source = source if isinstance(source, Tensor) else expand(as_tensor(source, x).to(x.dtype), index.shape)
+    source = source if isinstance(source, Tensor) else expand(as_tensor(source, x).to(x.dtype), index._shape)
     return _by_index("scatter", x, dim, index, source)
 
 

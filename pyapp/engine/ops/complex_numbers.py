@@ -39,12 +39,12 @@ def _d_view_as_complex(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
 
 @view_op(_d_view_as_real)
 def _view_as_real(x: Tensor) -> Tensor:
-    return make(x.storage, (*x.shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
+    return make(x.storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
 
 
 @view_op(_d_view_as_complex)
 def _view_as_complex(x: Tensor) -> Tensor:
-    return make(x.storage, x.shape[:-1], tuple([s // 2 for s in x.strides[:-1]]), complex_of(x.dtype), x.offset // 2)
+    return make(x.storage, x._shape[:-1], tuple([s // 2 for s in x.strides[:-1]]), complex_of(x.dtype), x.offset // 2)
 
 
 @function()
@@ -62,9 +62,13 @@ def view_as_complex(x: Tensor) -> Tensor:
     """
     if x.dtype not in _FLOATS:
         raise RuntimeError(f"view_as_complex: takes float32 or float64, not {describe(x)}")
-    if not x.shape or x.shape[-1] != 2:
+    if not x._shape or x._shape[-1] != 2:
         raise RuntimeError(f"view_as_complex: takes pairs (..., 2), not {describe(x)}")
-    if x.strides[-1] != 1 or x.offset % 2 or any(s % 2 for n, s in zip(x.shape, x.strides[:-1], strict=False) if n > 1):
+    if (
+        x.strides[-1] != 1
+        or x.offset % 2
+        or any(s % 2 for n, s in zip(x._shape, x.strides[:-1], strict=False) if n > 1)
+    ):
         raise RuntimeError(
             f"view_as_complex: the pairs of {describe(x)} with strides {x.strides} from {x.offset} do not lie in "
             "memory as complex numbers do; use contiguous()"
@@ -74,7 +78,7 @@ def view_as_complex(x: Tensor) -> Tensor:
 
 def _part_view(at: int) -> Any:
     def view(x: Tensor) -> Tensor:
-        return make(x.storage, x.shape, tuple([2 * s for s in x.strides]), x.dtype.part, 2 * x.offset + at)
+        return make(x.storage, x._shape, tuple([2 * s for s in x.strides]), x.dtype.part, 2 * x.offset + at)
 
     return view
 
@@ -112,7 +116,7 @@ def _check_parts(name: str, first: Tensor, second: Tensor) -> None:
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, broadcast, of float32 or float64. RuntimeError for other dtypes, or two of them."""
     _check_parts("complex", real, imag)
-    shape = broadcast_shapes(real.shape, imag.shape, op="complex")
+    shape = broadcast_shapes(real._shape, imag._shape, op="complex")
     return _view_as_complex.call(stack([expanded(real, shape), expanded(imag, shape)], -1))
 
 
@@ -170,7 +174,7 @@ for _name in ("is_conj", "is_neg"):
 def _d_angle(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     """The angle of 0 has the slope 0, as in torch."""
     if not x.dtype.is_complex:
-        return (g.new_zeros(g.shape),)
+        return (g.new_zeros(g._shape),)
     square = (x * x.conj()).real
     return (where(square == 0, 0.0, x * 1j / where(square == 0, 1.0, square)) * g,)
 
@@ -216,7 +220,7 @@ def sgn(x: Tensor) -> Tensor:
 @function(method=True)
 def isreal(x: Tensor) -> Tensor:
     """Where the imaginary part is 0; everywhere in a real tensor."""
-    return imag(x) == 0 if x.dtype.is_complex else x.new_ones(x.shape, dtype=_dtype.bool_)
+    return imag(x) == 0 if x.dtype.is_complex else x.new_ones(x._shape, dtype=_dtype.bool_)
 
 
 @function(method=True)

@@ -94,10 +94,10 @@ def _conv(
             f"{name}: Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input: takes (N, C, {dims} dims) or "
             f"without N, got {describe(x)}, weight {describe(weight)}"
         )
-    outputs, inner = weight.shape[:2]
-    if groups < 1 or x.shape[-dims - 1] != inner * groups or outputs % groups:
-        raise _channels_differ(name, x, weight, groups, inner * groups, x.shape[-dims - 1])
-    if bias is not None and bias.shape != (outputs,):
+    outputs, inner = weight._shape[:2]
+    if groups < 1 or x._shape[-dims - 1] != inner * groups or outputs % groups:
+        raise _channels_differ(name, x, weight, groups, inner * groups, x._shape[-dims - 1])
+    if bias is not None and bias._shape != (outputs,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
     if weight.dtype is not x.dtype or (bias is not None and bias.dtype is not x.dtype):
         raise TypeError(
@@ -106,7 +106,7 @@ def _conv(
         )
     if x.ndim == dims + 1:
         return _conv(name, dims, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    settings = name, weight.shape[2:], stride, padding, dilation
+    settings = name, weight._shape[2:], stride, padding, dilation
     try:
         steps, sides, apart = _geometry(*settings)
     except TypeError:  # lists; or what is no number, which is said again
@@ -130,10 +130,10 @@ def _convolution(
     dilation: tuple[int, ...], groups: int,
 ) -> Tensor:  # fmt: skip
     """x (N, C, *spatial), checked; `sides`: (before, after) of each spatial dim."""
-    dims, (outputs, inner, *kernel) = len(stride), weight.shape
+    dims, (outputs, inner, *kernel) = len(stride), weight._shape
     seen = _viewed(_padded(x, list(sides)), tuple(kernel), stride, dilation, f"conv{dims}d")
-    out = seen.shape[2 : 2 + dims]
-    batch, depth = x.shape[0], inner * prod(kernel)
+    out = seen._shape[2 : 2 + dims]
+    batch, depth = x._shape[0], inner * prod(kernel)
     seen = reshape(seen, (batch, groups, inner, *out, *kernel))
     spatial = range(3, 3 + dims)
     rows = permute(seen, (1, 2, *range(3 + dims, 3 + 2 * dims), 0, *spatial))  # (G, C, *kernel, N, *out)
@@ -186,16 +186,16 @@ def _conv_transpose(
             f"{name}: Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input: takes (N, C, {dims} dims) or "
             f"without N, got {describe(x)}, weight {describe(weight)}"
         )
-    inputs, inner = weight.shape[:2]
-    if groups < 1 or x.shape[-dims - 1] != inputs or inputs % groups:
-        raise _channels_differ(name, x, weight, groups, inputs, x.shape[-dims - 1])
-    if bias is not None and bias.shape != (inner * groups,):
+    inputs, inner = weight._shape[:2]
+    if groups < 1 or x._shape[-dims - 1] != inputs or inputs % groups:
+        raise _channels_differ(name, x, weight, groups, inputs, x._shape[-dims - 1])
+    if bias is not None and bias._shape != (inner * groups,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)} in {groups} groups")
     if x.ndim == dims + 1:
         return _conv_transpose(
             name, dims, x.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
-    kernel = _distances(weight.shape[2:], dims, name, "kernel size")
+    kernel = _distances(weight._shape[2:], dims, name, "kernel size")
     steps, apart = _distances(stride, dims, name, "stride"), _distances(dilation, dims, name, "dilation")
     more = _each(output_padding, dims, name, "output_padding")
     if any(m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):
@@ -210,8 +210,8 @@ def _convolution_transpose(
     dilation: tuple[int, ...], groups: int,
 ) -> Tensor:  # fmt: skip
     """x (N, C, *spatial), checked; `sides`: widths to crop (to add, if negative) before and after each spatial dim."""
-    dims, (inputs, inner, *kernel) = len(stride), weight.shape
-    batch, spatial = x.shape[0], x.shape[2:]
+    dims, (inputs, inner, *kernel) = len(stride), weight._shape
+    batch, spatial = x._shape[0], x._shape[2:]
     count = prod(spatial)
     columns = permute(reshape(x, (batch, groups, inputs // groups, count)), (1, 2, 0, 3))
     columns = reshape(columns, (groups, inputs // groups, batch * count))
@@ -275,7 +275,7 @@ def im2col(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, str
     wide = _padded(x, _widths(padding, kernel, apart, "unfold"))
     seen = _viewed(wide, kernel, _each(stride, 2, "unfold", "stride"), apart, "unfold")  # (N, C, *out, *kernel)
     columns = permute(seen, (0, 1, 4, 5, 2, 3))
-    return reshape(columns, (x.shape[0], x.shape[1] * prod(kernel), seen.shape[2] * seen.shape[3]))
+    return reshape(columns, (x._shape[0], x._shape[1] * prod(kernel), seen._shape[2] * seen._shape[3]))
 
 
 def col2im(
@@ -295,11 +295,11 @@ def col2im(
     )  # fmt: skip
     wide = [n + 2 * m for n, m in zip(size, margins, strict=True)]
     out = [(w - d * (k - 1) - 1) // s + 1 for w, d, k, s in zip(wide, apart, kernel, steps, strict=True)]
-    channels = x.shape[1] // prod(kernel)
-    if channels * prod(kernel) != x.shape[1] or min(out) < 1 or prod(out) != x.shape[2]:
+    channels = x._shape[1] // prod(kernel)
+    if channels * prod(kernel) != x._shape[1] or min(out) < 1 or prod(out) != x._shape[2]:
         raise ValueError(f"fold: {describe(x)} does not hold patches {kernel} of {size}: {out[0]} x {out[1]} of them")
     # The rows of the pictures stay the last dims, in which elements are neighbours.
-    y = permute(reshape(x, (x.shape[0], channels, *kernel, *out)), (0, 1, 2, 4, 5, 3))  # (N, C, KH, H', W', KW)
+    y = permute(reshape(x, (x._shape[0], channels, *kernel, *out)), (0, 1, 2, 4, 5, 3))  # (N, C, KH, H', W', KW)
     y = _add_windows(y, wide[1], 4, steps[1], apart[1])  # (N, C, KH, H', W)
     y = _add_windows(permute(y, (0, 1, 3, 4, 2)), wide[0], 2, steps[0], apart[0])
     return pad(y, (-margins[1], -margins[1], -margins[0], -margins[0]))

@@ -40,7 +40,7 @@ def unique(
         values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     found = [tensor_of(values, x.dtype)]
     if return_inverse:
-        found.append(tensor_of(inverse.reshape(x.shape if axis is None else (x.shape[axis],)), _dtype.int64))
+        found.append(tensor_of(inverse.reshape(x._shape if axis is None else (x._shape[axis],)), _dtype.int64))
     if return_counts:
         found.append(tensor_of(counts, _dtype.int64))
     return found[0] if len(found) == 1 else tuple(found)
@@ -130,7 +130,7 @@ def unique_consecutive(
         counts = np.diff(starts, append=size).astype("int64")
     if return_inverse:
         places = np.repeat(np.arange(len(starts), dtype=np.int64), counts.astype(np.intp))
-        results.append(tensor_of(places.reshape(x.shape) if dim is None else places))
+        results.append(tensor_of(places.reshape(x._shape) if dim is None else places))
     if return_counts:
         results.append(tensor_of(counts))
     return tuple(results) if len(results) > 1 else results[0]
@@ -175,7 +175,7 @@ def histogramdd(
     """
     if x.ndim < 2:
         raise ValueError(f"histogramdd: takes points (..., D), not {describe(x)}")
-    dims = x.shape[-1]
+    dims = x._shape[-1]
     if not isinstance(bins, int):
         bins = [array_of(part) if isinstance(part, Tensor) else part for part in bins]
         if len(bins) != dims:

@@ -17,7 +17,7 @@ def _check_weights(x: Tensor, fweights: Tensor | None, aweights: Tensor | None) 
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:
             continue
-        if given.shape != x.shape[1:]:
+        if given._shape != x._shape[1:]:
             raise ValueError(f"cov: {name} {describe(given)} are not one number for each observation of {describe(x)}")
         if (given.dtype.category != 1) if name == "fweights" else not given.dtype.is_floating_point:
             raise TypeError(f"cov: {name} are {'integers' if name == 'fweights' else 'floats'}, not {describe(given)}")
@@ -44,16 +44,16 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
     x = x.to(kind if kind.has_gradient else "float32")
     if fweights is None and aweights is None:
         centred = x - x.mean(1, True)
-        found = (centred @ centred.mH) / max(x.shape[1] - correction, 0)
+        found = (centred @ centred.mH) / max(x._shape[1] - correction, 0)
     else:
-        own = x.new_ones(x.shape[1]) if aweights is None else aweights.to(x.dtype)
+        own = x.new_ones(x._shape[1]) if aweights is None else aweights.to(x.dtype)
         weights = own if fweights is None else own * fweights.to(x.dtype)
         total = weights.sum()
         centred = x - (x * weights).sum(1, True) / total
         lost = correction if aweights is None else correction * (weights * own).sum() / total
         left = total - lost
         found = ((centred * weights) @ centred.mH) / (left.real if left.dtype.is_complex else left).clamp(0)
-    return found.squeeze() if found.shape == (1, 1) else found
+    return found.squeeze() if found._shape == (1, 1) else found
 
 
 @function(method=True)

@@ -105,21 +105,21 @@ def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, r
 @function(factory=True)
 def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised, with the shape and dtype of the input."""
-    made = empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = empty(input._shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
     return input._beside(made)
 
 
 @function(factory=True)
 def zeros_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros with the shape and dtype of the input."""
-    made = zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = zeros(input._shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
     return input._beside(made)
 
 
 @function(factory=True)
 def ones_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones with the shape and dtype of the input."""
-    made = ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = ones(input._shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
     return input._beside(made)
 
 
@@ -128,7 +128,7 @@ def full_like(
     input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """One value in the shape and dtype of the input."""
-    return input._beside(full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad))
+    return input._beside(full(input._shape, fill_value, dtype or input.dtype, device or input.device, requires_grad))
 
 
 _DEEPEST = 64  # dims of a NumPy array
@@ -386,7 +386,7 @@ def _construct(cls: type, *args: Any, device: Any = None) -> Any:
         raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
     source = construct(args, Default.dtype)
     made: Any = object.__new__(cls)
-    made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+    made.point_to(source.storage, source._shape, source.strides, source.dtype, source.offset)
     set_requires_grad(made, False)
     set_node(made, None)
     return made

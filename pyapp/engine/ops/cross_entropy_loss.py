@@ -48,10 +48,10 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100, wid
     logits (..., C), integer targets (...). NaN when every target is ignored, as in torch. `wide`: in float32, for
     logits of 16 bits.
     """
-    if logits.shape[:-1] != targets.shape:
+    if logits._shape[:-1] != targets._shape:
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
     count = targets.numel()
-    return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index, wide)
+    return _cross_entropy(reshaped(logits, (count, logits._shape[-1])), reshaped(targets, (count,)), ignore_index, wide)
 
 
 @op()
@@ -71,12 +71,12 @@ def _rows_and_weights(
     ignored = targets == ignore_index
     safe = targets.masked_fill(ignored, 0).to(_dtype.int64)
     own = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)  # (N,)
-    factor = ones(safe.shape, dtype=scores.dtype, device=scores.device)  # (N,)
+    factor = ones(safe._shape, dtype=scores.dtype, device=scores.device)  # (N,)
     if weight is not None:
         factor = weight.gather(0, safe)
     values = own * factor * (1 - smoothing)
     if smoothing:
-        values = values - (scores if weight is None else scores * weight).sum(-1) * (smoothing / scores.shape[-1])
+        values = values - (scores if weight is None else scores * weight).sum(-1) * (smoothing / scores._shape[-1])
     return values.masked_fill(ignored, 0.0), factor.masked_fill(ignored, 0.0)
 
 
@@ -113,13 +113,13 @@ def weighted_cross_entropy(
         wide = weight if weight is None else weight.to(_dtype.float32)
         losses = weighted_cross_entropy(logits.to(_dtype.float32), targets, wide, smoothing, ignore_index, mean)
         return losses.to(logits.dtype)
-    count, classes = targets.numel(), logits.shape[-1]
+    count, classes = targets.numel(), logits._shape[-1]
     compute = _weighted_cross_entropy if mean else _cross_entropy_rows
     try:
         losses = compute(
             reshaped(logits, (count, classes)), reshaped(targets, (count,)), weight, smoothing, ignore_index
         )
-        return losses if mean else reshaped(losses, targets.shape)
+        return losses if mean else reshaped(losses, targets._shape)
     except IndexError:
         found = f"{int(targets.amin())} .. {int(targets.amax())}"
         raise IndexError(f"cross_entropy: targets {found} are outside 0 .. {classes - 1}") from None
@@ -127,7 +127,7 @@ def weighted_cross_entropy(
 
 def cross_entropy_of_planes(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
     """cross_entropy of logits (B, C, ...) and targets (B, ...)."""
-    batch, classes = logits.shape[:2]
+    batch, classes = logits._shape[:2]
     places = targets.numel() // max(batch, 1)
     return _cross_entropy_planes(
         reshaped(logits, (batch, classes, places)), reshaped(targets, (batch, places)), ignore_index
@@ -139,4 +139,4 @@ def nll_loss(scores: Tensor, targets: Tensor, ignore_index: int = -100) -> Tenso
     if is_half(scores):
         return nll_loss(scores.to(_dtype.float32), targets, ignore_index).to(scores.dtype)
     count = targets.numel()
-    return _nll_loss(reshaped(scores, (count, scores.shape[-1])), reshaped(targets, (count,)), ignore_index)
+    return _nll_loss(reshaped(scores, (count, scores._shape[-1])), reshaped(targets, (count,)), ignore_index)

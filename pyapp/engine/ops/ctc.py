@@ -104,7 +104,7 @@ def ctc_gradient(
     """The derivative of each sample's loss by log_probs, (T, N, C)."""
     paths = _paths_of(log_probs, labels, input_lengths, target_lengths, blank)
     alpha = paths.forward()
-    return tensor_of(paths.gradient(alpha, paths.losses(alpha), log_probs.shape), log_probs.dtype)
+    return tensor_of(paths.gradient(alpha, paths.losses(alpha), log_probs._shape), log_probs.dtype)
 
 
 def _d_ctc(g: Tensor, _: Any, log_probs: Tensor, *rest: Any) -> Any:

@@ -52,10 +52,10 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 @view_op(None, name="_diagonal")
 def _diagonal(x: Tensor, offset: int, a: int, b: int) -> Tensor:
     _no_blocks(x, "diagonal")
-    length = max(0, min(x.shape[a] + min(offset, 0), x.shape[b] - max(offset, 0)))
+    length = max(0, min(x._shape[a] + min(offset, 0), x._shape[b] - max(offset, 0)))
     start = (max(-offset, 0) * x.strides[a] + max(offset, 0) * x.strides[b]) if length else 0
     kept = [d for d in range(x.ndim) if d not in (a, b)]
-    shape, strides = tuple(x.shape[d] for d in kept), tuple(x.strides[d] for d in kept)
+    shape, strides = tuple(x._shape[d] for d in kept), tuple(x.strides[d] for d in kept)
     return _alias(x, (*shape, length), (*strides, x.strides[a] + x.strides[b]), x.offset + start)
 
 
@@ -73,10 +73,10 @@ def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
     offset = index(offset)  # sizes of other integer types would wrap
     if (rows, columns) != (x.ndim - 1, x.ndim):
         return movedim(diag_embed(x, offset), (-2, -1), (rows, columns))
-    width = x.shape[-1] + abs(offset)
-    size = (*x.shape[:-1], width, width)
+    width = x._shape[-1] + abs(offset)
+    size = (*x._shape[:-1], width, width)
     strides = (*contiguous_strides(size)[:-2], width + 1)
-    return _spread(x, size, x.shape, strides, (offset if offset >= 0 else -offset * width) if x.numel() else 0)
+    return _spread(x, size, x._shape, strides, (offset if offset >= 0 else -offset * width) if x.numel() else 0)
 
 
 _diagonal_of = diagonal
@@ -99,7 +99,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for part in parts:
         if part.ndim > 2:
             raise ValueError(f"block_diag: takes tensors of at most 2 dims, not {describe(part)}")
-    width = sum(p.shape[1] for p in parts)
+    width = sum(p._shape[1] for p in parts)
     rows, at = [], 0
     for part in parts:
         rows.append(pad(part, (at, width - at - part.shape[1])))
@@ -151,12 +151,12 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 @method("fill_diagonal_")
 def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     """Writes a number where all indices are equal; with `wrap` the diagonal of a tall matrix restarts below."""
-    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x._shape)) > 1):
         raise ValueError(f"fill_diagonal_: takes a matrix, or more dims of one size, not {describe(x)}")
     if wrap and x.ndim == 2:
-        flat = np.arange(0, x.numel(), x.shape[1] + 1, dtype=np.int64)
-        at = [flat // max(x.shape[1], 1), flat % max(x.shape[1], 1)]
+        flat = np.arange(0, x.numel(), x._shape[1] + 1, dtype=np.int64)
+        at = [flat // max(x._shape[1], 1), flat % max(x._shape[1], 1)]
     else:
-        at = [np.arange(min(x.shape), dtype=np.int64)] * x.ndim
+        at = [np.arange(min(x._shape), dtype=np.int64)] * x.ndim
     setitem(x, tuple(from_numpy(part) for part in at), fill_value)
     return x

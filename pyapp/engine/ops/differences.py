@@ -16,11 +16,11 @@ from .view import narrow, reshape
 
 def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
     """The gradient along dim d; `at`: the distance of neighbours, or a tensor of coordinates (n,)."""
-    n = x.shape[d]
+    n = x._shape[d]
     if n < edge_order + 1:
         raise RuntimeError(f"gradient: dim {d} of {describe(x)} has fewer than {edge_order + 1} elements")
     if isinstance(at, Tensor):
-        if at.shape != (n,):
+        if at._shape != (n,):
             raise ValueError(f"gradient: coordinates {describe(at)} do not fit dim {d} of {describe(x)}")
         gaps = (narrow(at, 0, 1, n - 1) - narrow(at, 0, 0, n - 1)).reshape(-1, *(1,) * (x.ndim - d - 1))
     else:
@@ -76,7 +76,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     parts = [t for t in (prepend, x, append) if t is not None]
     x = cat(parts, dim) if len(parts) > 1 else x
     for _ in range(n):
-        size = x.shape[dim]
+        size = x._shape[dim]
         if not size:
             break
         after, before = narrow(x, dim, 1, size - 1), narrow(x, dim, 0, size - 1)
@@ -86,7 +86,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
 
 def _pairs(y: Tensor, dim: int) -> Tensor:
     """The sums of neighbours along a dim."""
-    size = y.shape[dim]
+    size = y._shape[dim]
     y = y if y.dtype.is_floating_point or y.dtype.is_complex else y.to(int64)  # sums of bytes would wrap around
     return narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))
 

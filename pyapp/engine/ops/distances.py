@@ -40,11 +40,11 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) ->
     refuse_complex("cdist", a, b)
     if compute_mode not in MODES:
         raise ValueError(f"cdist: compute_mode {compute_mode!r:.60} is not one of {', '.join(MODES)}")
-    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
+    if a.ndim < 2 or b.ndim < 2 or a._shape[-1] != b._shape[-1]:
         raise ValueError(f"cdist: {describe(a)} and {describe(b)} are not rows of one length, (..., P, M), (..., R, M)")
-    if not a.shape[-1]:  # of rows without numbers all distances are 0
+    if not a._shape[-1]:  # of rows without numbers all distances are 0
         return a.sum(-1, keepdim=True) + b.sum(-1).unsqueeze(-2)
-    many = max(a.shape[-2], b.shape[-2]) > FEW and compute_mode == MODES[0]
+    many = max(a._shape[-2], b._shape[-2]) > FEW and compute_mode == MODES[0]
     if p == 2 and (many or compute_mode == MODES[1]):
         return _by_product(a, b)
     return _distances(a, b, p)
@@ -53,9 +53,9 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) ->
 @op()
 def _distances(a: Tensor, b: Tensor, p: float) -> Tensor:
     """By the difference of each pair of rows, of some rows at a time."""
-    rows = b.shape[-2] * b.shape[-1] * prod(a.shape[:-2])
+    rows = b._shape[-2] * b._shape[-1] * prod(a._shape[:-2])
     most = max(1, DIFFERENCES // max(rows, 1))
-    if a.shape[-2] <= most:
+    if a._shape[-2] <= most:
         return (a.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1)
     return cat([(part.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1) for part in a.split(most, -2)], -2)
 
@@ -76,8 +76,8 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows (N, M) → (N (N - 1) / 2,)."""
     if x.ndim != 2:
         raise ValueError(f"pdist: takes rows (N, M), not {describe(x)}")
-    find = _known_above if x.shape[0] <= _MOST_KNOWN else _above_diagonal
-    return reshape(cdist(x, x, p, MODES[2]), -1).index_select(0, find(x.shape[0]))
+    find = _known_above if x._shape[0] <= _MOST_KNOWN else _above_diagonal
+    return reshape(cdist(x, x, p, MODES[2]), -1).index_select(0, find(x._shape[0]))
 
 
 def _above_diagonal(size: int) -> Tensor:

@@ -76,7 +76,7 @@ def element_update(function: Callable[..., Any], tensors: int, numbers: int) -> 
             if type(value) is not float and type(value) is not int:
                 return False
         for x in others:
-            if not isinstance(x, Tensor) or x.dtype is not float32 or x.shape != first.shape:
+            if not isinstance(x, Tensor) or x.dtype is not float32 or x._shape != first._shape:
                 return False
             if x.device is not first.device or not x.is_contiguous():
                 return False

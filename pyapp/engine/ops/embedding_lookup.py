@@ -44,17 +44,17 @@ def _one_hot(x: Tensor, classes: int) -> Tensor:
 @op()
 def embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> tuple[Tensor, None]:
     """The gradient of embedding in its weight (V, D): the rows of g (..., D) added up by id."""
-    rows = g.reshape(ids.numel(), weight.shape[1])  # (N, D)
-    return rows.new_zeros(weight.shape).index_add(0, ids.reshape(-1), rows).to(weight.dtype), None
+    rows = g.reshape(ids.numel(), weight._shape[1])  # (N, D)
+    return rows.new_zeros(weight._shape).index_add(0, ids.reshape(-1), rows).to(weight.dtype), None
 
 
 @embedding_backward.kernel("cpu")
 def _add_sorted_rows(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
     """Rows sorted by id first: np.add.at on rows is ten times slower."""
-    flat = array_of(g).reshape(ids.numel(), weight.shape[1])
+    flat = array_of(g).reshape(ids.numel(), weight._shape[1])
     order = np.argsort(ids.array().reshape(-1), kind="stable")
     sorted_ids = ids.array().reshape(-1)[order]
-    whole = np.zeros(weight.shape, flat.dtype)
+    whole = np.zeros(weight._shape, flat.dtype)
     if len(order):
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
         whole[sorted_ids[starts]] = np.add.reduceat(flat[order], starts, axis=0)
@@ -66,7 +66,7 @@ def _embedding(weight: Tensor, ids: Tensor) -> Tensor:
     if weight.dtype.is_quantized:
         weight = dequantize(weight)
     array = ids.array()
-    if array.size and (array.min() < 0 or array.max() >= weight.shape[0]):
+    if array.size and (array.min() < 0 or array.max() >= weight._shape[0]):
         raise IndexError(f"embedding: ids {array.min()} .. {array.max()} are outside 0 .. {weight.shape[0] - 1}")
     rows = adopt_array(weight.array()[array], weight.dtype)
     return rows.to(_dtype.float32) if weight.dtype.itemsize == 2 else rows
@@ -86,17 +86,17 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
 def _repeated(g: Tensor, ids: Tensor, starts: Tensor | None) -> Tensor:
     """Row b of g (bags, D) for each id of bag b: (N, D)."""
     if starts is None:
-        return g.unsqueeze(1).expand(*ids.shape, g.shape[1]).reshape(-1, g.shape[1])
+        return g.unsqueeze(1).expand(*ids._shape, g._shape[1]).reshape(-1, g._shape[1])
     from .sorted_search import searchsorted  # late: only bags need it
 
-    return g.index_select(0, searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1)
+    return g.index_select(0, searchsorted(starts, arange(ids._shape[0], device=ids.device), right=True) - 1)
 
 
 def _sizes(ids: Tensor, starts: Tensor | None, dtype: _dtype.DType) -> Any:
     """The number of ids in each bag, at least 1: a number for all, or (bags, 1)."""
     if starts is None:
-        return max(ids.shape[1], 1)
-    ends = cat([starts[1:], starts.new_full((1,), ids.shape[0])])
+        return max(ids._shape[1], 1)
+    ends = cat([starts[1:], starts.new_full((1,), ids._shape[0])])
     return (ends - starts).clamp(1).to(dtype).unsqueeze(1)
 
 
@@ -117,6 +117,6 @@ def embedding_bag(weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool
     else:
         from .sorted_search import searchsorted  # late, as above
 
-        bags = searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1
-        total = rows.new_zeros((starts.shape[0], rows.shape[1])).index_add(0, bags, rows)
+        bags = searchsorted(starts, arange(ids._shape[0], device=ids.device), right=True) - 1
+        total = rows.new_zeros((starts._shape[0], rows._shape[1])).index_add(0, bags, rows)
     return total / _sizes(ids, starts, total.dtype) if mean else total

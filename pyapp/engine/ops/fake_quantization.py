@@ -26,8 +26,8 @@ def fake_quantize_per_channel_affine(
     zero_point of floats is any number, which is added before the rounding.
     """
     name, shape = "fake_quantize_per_channel_affine", [1] * x.ndim
-    shape[axis] = x.shape[axis]
-    if scale.shape != (x.shape[axis],) or zero_point.shape != scale.shape:
+    shape[axis] = x._shape[axis]
+    if scale._shape != (x._shape[axis],) or zero_point._shape != scale._shape:
         given = f"scale {tuple(scale.shape)} and zero_point {tuple(zero_point.shape)}"
         raise ValueError(f"{name}: {given} are not ({x.shape[axis]},)")
     return _rounded(name, x, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)

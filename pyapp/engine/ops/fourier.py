@@ -49,7 +49,7 @@ def _rdft_whole(x: Tensor, dim: int, inverse: bool, scale: float) -> Tensor:
 
 
 def _d_rdft(g: Tensor, _: Any, x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Any:
-    return (_irdft(g, x.shape[dim], dim, scale, middle / 2).to(x.dtype),)
+    return (_irdft(g, x._shape[dim], dim, scale, middle / 2).to(x.dtype),)
 
 
 @primitive(vjp=_d_rdft, saves="none", name="_rdft")
@@ -59,7 +59,7 @@ def _rdft(x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Tensor:
     """
     kind = complex_of(x.dtype)
     y = np.fft.rfft(array_of(x, kind.part), axis=dim)
-    return tensor_of(_times(y, scale, middle, x.shape[dim], dim), kind)
+    return tensor_of(_times(y, scale, middle, x._shape[dim], dim), kind)
 
 
 def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int, dim: int, scale: float, middle: float = 1.0) -> Any:
@@ -94,7 +94,7 @@ def _multiply_along(x: Tensor, factors: Tensor, dim: int, n: int, scale: float =
     """A complex tensor, cut or padded with zeros to n along a dim, times factors of the smaller size there, and times
     `scale`.
     """
-    taken = narrow(x, dim, 0, factors.shape[0]) * factors.reshape(-1, *(1,) * (x.ndim - 1 - dim))
+    taken = narrow(x, dim, 0, factors._shape[0]) * factors.reshape(-1, *(1,) * (x.ndim - 1 - dim))
     return _resized(taken * scale if scale != 1 else taken, dim, n)
 
 
@@ -112,7 +112,7 @@ def _scale(name: str, n: int, norm: str | None, inverse: bool) -> float:
 
 def _resized(x: Tensor, dim: int, n: int) -> Tensor:
     """Cut, or padded with zeros."""
-    size = x.shape[dim]
+    size = x._shape[dim]
     if n == size:
         return x
     if n < size:
@@ -139,7 +139,7 @@ def _length(name: str, n: int) -> int:
 
 def _transformed(name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool) -> Tensor:
     d = normalize_dim(dim, x.ndim, name)
-    size = _length(name, x.shape[d] if n is None else n)
+    size = _length(name, x._shape[d] if n is None else n)
     scale = _scale(name, size, norm, inverse)
     if x.dtype in (_dtype.float32, _dtype.float64):
         return _rdft_whole(_resized(x, d, size), d, inverse, scale)
@@ -159,14 +159,14 @@ def ifft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
 def rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """Transform of a real tensor along a dim: the first n // 2 + 1 frequencies, complex."""
     x, d = _in_reals("rfft", x), normalize_dim(dim, x.ndim, "rfft")
-    size = _length("rfft", x.shape[d] if n is None else n)
+    size = _length("rfft", x._shape[d] if n is None else n)
     return _rdft(_resized(x, d, size), d, _scale("rfft", size, norm, False))
 
 
 def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of rfft: complex (..., F) → real, n long (2 (F - 1) unless given)."""
     d = normalize_dim(dim, x.ndim, "irfft")
-    size = _length("irfft", 2 * (x.shape[d] - 1) if n is None else n)
+    size = _length("irfft", 2 * (x._shape[d] - 1) if n is None else n)
     return _irdft(_resized(_in_complex(x), d, size // 2 + 1), size, d, _scale("irfft", size, norm, True))
 
 
@@ -304,13 +304,13 @@ def rfftfreq(
 def fftshift(x: Tensor, dim: Any = None) -> Tensor:
     """Moves the zero frequency to the middle of dims."""
     dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    return x.roll([x.shape[d] // 2 for d in dims], list(dims))
+    return x.roll([x._shape[d] // 2 for d in dims], list(dims))
 
 
 def ifftshift(x: Tensor, dim: Any = None) -> Tensor:
     """The inverse of fftshift."""
     dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    return x.roll([-(x.shape[d] // 2) for d in dims], list(dims))
+    return x.roll([-(x._shape[d] // 2) for d in dims], list(dims))
 
 
 def _window_dtype(name: str, dtype: Any) -> _dtype.DType:
@@ -367,7 +367,7 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 def _stft_window(name: str, n_fft: int, win_length: int, window: Tensor | None, like: Tensor) -> Tensor:
     if window is None and 0 < win_length <= n_fft:
         window = like.new_ones(win_length)
-    if window is None or window.shape != (win_length,) or not 0 < win_length <= n_fft:
+    if window is None or window._shape != (win_length,) or not 0 < win_length <= n_fft:
         shown = "" if window is None else f"{describe(window)} "
         raise ValueError(f"{name}: the window {shown}does not fit win_length {win_length}, n_fft {n_fft}")
     before = (n_fft - win_length) // 2
@@ -398,7 +398,7 @@ def stft(
         ).squeeze(0)  # fmt: skip
     if center:
         x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
-    if not 0 < n_fft <= x.shape[1]:
+    if not 0 < n_fft <= x._shape[1]:
         raise RuntimeError(f"stft: n_fft {n_fft} is not in 1 .. {x.shape[1]}, the samples of {describe(x)}")
     hop = n_fft // 4 if hop_length is None else hop_length
     shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
@@ -422,7 +422,7 @@ def istft(
     if not x.dtype.is_complex or x.ndim not in (2, 3):
         raise RuntimeError(f"istft: takes a complex tensor (B?, frequencies, frames), not {describe(x)}")
     if onesided is None:
-        onesided = x.shape[-2] != n_fft
+        onesided = x._shape[-2] != n_fft
     if return_complex and onesided:
         raise RuntimeError("istft: the signal of one side of a spectrum is real; use return_complex=False")
     if x.ndim == 2:
@@ -432,7 +432,7 @@ def istft(
     hop = n_fft // 4 if hop_length is None else hop_length
     shape = _stft_window("istft", n_fft, win_length or n_fft, window, x if return_complex else real(x))
     frames = x.transpose(1, 2)  # (B, frames, F)
-    if frames.shape[2] != (n_fft // 2 + 1 if onesided else n_fft):
+    if frames._shape[2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
     scale = (n_fft**0.5 if normalized else 1.0) / n_fft
     if return_complex:
@@ -440,7 +440,7 @@ def istft(
     else:  # as torch: the rest of a real spectrum is redundant
         signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft, 2, scale)
     signal = signal * shape
-    count = frames.shape[1]
+    count = frames._shape[1]
     total = n_fft + hop * (count - 1)
     y = _add_windows(signal, total, 1, hop, 1)
     weight = _add_windows((shape * shape).expand(1, count, n_fft), total, 1, hop, 1)
@@ -450,7 +450,7 @@ def istft(
     if weight.numel() and float(weight.detach().abs().amin()) < 1e-11:
         raise ValueError("istft: the windows leave gaps (the sum of their squares is zero somewhere)")
     y = y / weight
-    return y if length is None or y.shape[1] >= length else pad(y, (0, length - y.shape[1]))
+    return y if length is None or y._shape[1] >= length else pad(y, (0, length - y._shape[1]))
 
 
 @function()

@@ -27,12 +27,12 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
     if q.ndim != rank or k.ndim != rank:
         raise ValueError(f"attention: takes tensors of {rank} dims, got q {describe(q)} and k {describe(k)}")
     fit = (
-        k.shape[:-1] == v.shape[:-1]
-        and q.shape[-1] == k.shape[-1]
-        and k.shape[axis]
-        and not q.shape[-2] % k.shape[axis]
+        k._shape[:-1] == v._shape[:-1]
+        and q._shape[-1] == k._shape[-1]
+        and k._shape[axis]
+        and not q._shape[-2] % k._shape[axis]
     )
-    if not fit or (axis == 0 and k.shape != v.shape):
+    if not fit or (axis == 0 and k._shape != v._shape):
         raise ValueError(f"attention: q {describe(q)}, k {describe(k)} and v {describe(v)} do not fit together")
 
 
@@ -45,7 +45,7 @@ def check_score_options(
     if softcap is not None and not 0 < softcap < float("inf"):
         raise ValueError(f"{name}: softcap is {softcap!r}, expected a positive number")
     for option, values in (("slopes", slopes), ("sinks", sinks)):
-        if values is not None and values.shape != (heads,):
+        if values is not None and values._shape != (heads,):
             raise ValueError(f"{name}: {option} are one for each of the {heads} heads, not {describe(values)}")
 
 
@@ -107,21 +107,21 @@ def _masked_attention(
     mask: four dims that broadcast to (B, H, T, S), bool (True: row t attends to key s) or floats, which are added. Row
     t attends only to keys t - before .. t + after. A row without any visible key gives 0.
     """
-    batch, tokens, heads, size = q.shape
-    keys, kv_heads = k.shape[1], k.shape[2]
+    batch, tokens, heads, size = q._shape
+    keys, kv_heads = k._shape[1], k._shape[2]
     group = heads // kv_heads
     q5 = q.permute(0, 2, 1, 3).reshape(batch, kv_heads, group, tokens, size)
     k5, v5 = (x.permute(0, 2, 1, 3).unsqueeze(2) for x in (k, v))  # (B, KV, 1, S, D) and (B, KV, 1, S, Dv)
     if mask is not None:
-        parts = (kv_heads, group) if mask.shape[1] != 1 else (1, 1)
-        mask = mask.reshape((mask.shape[0], *parts, *mask.shape[2:]))
+        parts = (kv_heads, group) if mask._shape[1] != 1 else (1, 1)
+        mask = mask.reshape((mask._shape[0], *parts, *mask._shape[2:]))
     if STATE.traced:  # a window may be wider than this text and narrower than others
         limited = before < UNLIMITED or after < UNLIMITED
     else:
         limited = before < tokens - 1 or after < keys - 1
     seen = seen_keys(tokens, keys, before, after, q.device) if limited else None
     mixed = weighed(q5, k5, v5, mask, seen, 0.0, scale, softcap, None)  # (B, KV, G, T, Dv)
-    return mixed.reshape(batch, heads, tokens, v.shape[3]).permute(0, 2, 1, 3)
+    return mixed.reshape(batch, heads, tokens, v._shape[3]).permute(0, 2, 1, 3)
 
 
 masked_attention_backward = fused_gradient(_masked_attention, of_result=True)
@@ -132,7 +132,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> T
     """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k and v (B, S, KV, D). causal: the last row attends
     to all keys.
     """
-    tokens, keys = q.shape[1], k.shape[1]
+    tokens, keys = q._shape[1], k._shape[1]
     definition: Any = _masked_attention.definition
     result: Tensor = definition(q, k, v, None, UNLIMITED, keys - tokens if causal else UNLIMITED, scale)
     return result
@@ -152,7 +152,7 @@ def _attention_scores(
     window: int | tuple[int, int] | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """attention with all its options, by the ops that have kernels."""
-    tokens, keys = q.shape[1], k.shape[1]
+    tokens, keys = q._shape[1], k._shape[1]
     if mask is None and window is None and softcap is None and slopes is None and sinks is None:
         return _attention(q, k, v, causal, scale)
     last = keys - tokens  # row t is the text's position `last` + t where attention is causal
@@ -169,19 +169,19 @@ def _attention_scores(
         mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1 or T, S)
     if sinks is not None:
         seen = seen_keys(tokens, keys, before, after, q.device)
-        zero = (q.shape[0], 1, k.shape[2])
-        k, v = (cat([x, zeros(*zero, x.shape[3], dtype=x.dtype, device=x.device)], 1) for x in (k, v))
+        zero = (q._shape[0], 1, k._shape[2])
+        k, v = (cat([x, zeros(*zero, x._shape[3], dtype=x.dtype, device=x.device)], 1) for x in (k, v))
         mask, (before, after) = _with_sinks(mask, seen, sinks.to(q.dtype)), unlimited
     return _masked_attention(q, k, v, mask, before, after, scale, softcap)
 
 
 def _with_sinks(mask: Tensor | None, seen: Tensor, sinks: Tensor) -> Tensor:
     """What is added to the scores (B or 1, H, T, S + 1) of one key more, whose score is a head's sink. seen (T, S)."""
-    tokens, keys = seen.shape
+    tokens, keys = seen._shape
     added = where(seen, 0.0, float("-inf")).to(sinks.dtype).reshape(1, 1, tokens, keys)
     if mask is not None:
         added = _combined(mask, added) if mask.dtype is _dtype.bool_ else mask + added
-    shape = (added.shape[0], sinks.shape[0], tokens)
+    shape = (added.shape[0], sinks._shape[0], tokens)
     return cat([added.expand(*shape, keys), sinks.reshape(1, -1, 1, 1).expand(*shape, 1)], 3)
 
 
@@ -210,19 +210,19 @@ def attention(
     of each head for a key without a value, which takes a share of the weights (gpt-oss, arXiv 2508.10925).
     """
     _check_heads(q, k, v, 2)
-    if q.shape[0] != k.shape[0]:
+    if q._shape[0] != k._shape[0]:
         raise ValueError(f"attention: takes (B, T, H, D), got q {describe(q)} and k {describe(k)}")
-    check_score_options("attention", q.shape[2], None if isinstance(window, tuple) else window, softcap, slopes, sinks)
+    check_score_options("attention", q._shape[2], None if isinstance(window, tuple) else window, softcap, slopes, sinks)
     if not causal and (slopes is not None or isinstance(window, int)):
         raise ValueError("attention: slopes and a window of one number are for causal attention; use (before, after)")
     if isinstance(window, tuple) and (len(window) != 2 or min(window) < 0):
         raise ValueError(f"attention: window is {window!r}, expected (before, after), 0 or more each")
-    wanted = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
-    if mask is not None and (mask.ndim != 4 or any(n not in (1, m) for n, m in zip(mask.shape, wanted, strict=True))):
+    wanted = (q._shape[0], q._shape[2], q._shape[1], k._shape[1])
+    if mask is not None and (mask.ndim != 4 or any(n not in (1, m) for n, m in zip(mask._shape, wanted, strict=True))):
         raise ValueError(f"attention: the mask {describe(mask)} does not broadcast to {list(wanted)}")
     if mask is not None and mask.dtype is not _dtype.bool_ and not mask.dtype.is_floating_point:
         raise ValueError(f"attention: a mask is bool (True: attend) or floats that are added, not {describe(mask)}")
-    scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
+    scale = 1.0 / sqrt(q._shape[-1]) if scale is None else scale
     return _attention_scores(q, k, v, mask, causal, scale, window, softcap, slopes, sinks)
 
 
@@ -238,4 +238,4 @@ def cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float | None
     may be float16 beside float32 queries → (T, H, D).
     """
     _check_heads(q, keys, values, 0)
-    return _cross_attention(q, keys, values, 1.0 / sqrt(q.shape[-1]) if scale is None else scale)
+    return _cross_attention(q, keys, values, 1.0 / sqrt(q._shape[-1]) if scale is None else scale)

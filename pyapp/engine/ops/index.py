@@ -48,7 +48,7 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
     torch, tensors of uint8 are masks, and a list of lists is treated as a tuple.
     """
     if isinstance(index, Tensor) and index.dtype is not _dtype.uint8:
-        used, rank = _consumes(index), len(x.shape)
+        used, rank = _consumes(index), len(x._shape)
         if used <= rank:
             return [index, *[_ALL] * (rank - used)], _is_basic(index)
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
@@ -85,13 +85,13 @@ def _consumes(entry: Any) -> int:
     if entry is None or entry is Ellipsis or isinstance(entry, bool):
         return 0
     if isinstance(entry, Tensor):
-        return 1 if entry.dtype is not _dtype.bool_ else len(entry.shape)
+        return 1 if entry.dtype is not _dtype.bool_ else len(entry._shape)
     return int(entry.ndim) if isinstance(entry, np.ndarray) and entry.dtype == bool else 1
 
 
 def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """(shape, strides, offset) of a view by ints, slices and None. Dims after the last entry are kept whole."""
-    sizes, steps = x.shape, x.strides
+    sizes, steps = x._shape, x.strides
     shape: list[int] = []
     strides: list[int] = []
     offset = dim = 0
@@ -157,7 +157,7 @@ def _d_take_back(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], entrie
 
 
 def _d_take(g: Tensor, _: Any, x: Tensor, entries: tuple[Any, ...]) -> Any:
-    return (_take_back(g, x.shape, entries),)
+    return (_take_back(g, x._shape, entries),)
 
 
 @primitive(vjp=_d_take, saves="none", name="_take")
@@ -204,15 +204,15 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
         if type(index) is int:  # as datasets are read
-            if x.shape and (not STATE.enabled or x.is_contiguous()):
-                size, step = x.shape[0], x.strides[0]
+            if x._shape and (not STATE.enabled or x.is_contiguous()):
+                size, step = x._shape[0], x.strides[0]
                 if -size <= index < size:
-                    return strided_slice(x, x.shape[1:], x.strides[1:], (index + size if index < 0 else index) * step)
-        elif isinstance(index, Tensor) and index.dtype.category == 1 and x.shape:
+                    return strided_slice(x, x._shape[1:], x.strides[1:], (index + size if index < 0 else index) * step)
+        elif isinstance(index, Tensor) and index.dtype.category == 1 and x._shape:
             if index.dtype is not _dtype.uint8:  # of which torch makes a mask
-                if not index.shape:
+                if not index._shape:
                     return getitem(x, index.__index__())
-                return _take(x, (_dense_index(index), *[_ALL] * (len(x.shape) - 1)))
+                return _take(x, (_dense_index(index), *[_ALL] * (len(x._shape) - 1)))
         entries: Sequence[Any] = index if type(index) is tuple else (index,)
         if not _PLAIN.issuperset(map(type, entries)):
             entries, basic = _entries(x, index)
@@ -279,8 +279,8 @@ def delitem(x: Tensor, index: Any) -> None:
 
 
 def _set(x: Tensor, index: Any, value: Any) -> None:
-    if isinstance(value, Tensor) and value.shape[:1] == (1,):
-        value = reshape(value, value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
+    if isinstance(value, Tensor) and value._shape[:1] == (1,):
+        value = reshape(value, value._shape[next((i for i, n in enumerate(value._shape) if n != 1), value.ndim) :])
     if tracked(x, value):
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return
@@ -313,7 +313,7 @@ def _are_alike(x: Tensor, source: Tensor) -> bool:
     """Whether two tensors are of one shape, dtype and device and share no memory, and x repeats no element."""
     if x.dtype is not source.dtype or x.dtype.is_quantized or x.device is not source.device or x.device is not cpu:
         return False
-    if x.shape != source.shape or len(x.shape) > 6 or x.storage.address == source.storage.address:
+    if x._shape != source._shape or len(x._shape) > 6 or x.storage.address == source.storage.address:
         return False
     return 0 not in x.strides
 
@@ -332,20 +332,20 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         return (
             fill_(x, source) if isinstance(source, (int, float, complex)) else copy_(x, tensor_of(np.asarray(source)))
         )
-    if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
+    if broadcast_shapes(x._shape, source._shape, op="copy_") != x._shape:
         raise ValueError(f"copy_: {describe(source)} does not fit into {describe(x)}")
     source = source.detach()
     if source.device is not x.device:
         source = source.to(device=x.device)
     if source.dtype is not x.dtype:
-        source = (source.expand(x.shape) if x.dtype.is_quantized else source).to(x.dtype)
-    if source.storage.address == x.storage.address and (source.offset, source.shape, source.strides) != (
+        source = (source.expand(x._shape) if x.dtype.is_quantized else source).to(x.dtype)
+    if source.storage.address == x.storage.address and (source.offset, source._shape, source.strides) != (
         x.offset,
-        x.shape,
+        x._shape,
         x.strides,
     ):
         source = source._row_major()  # source and target may overlap
-    if not copy_strided(x, expanded(source, x.shape)):
+    if not copy_strided(x, expanded(source, x._shape)):
         if x.dtype.is_quantized:
             _copy_blocks(x, source)
         else:
@@ -365,7 +365,7 @@ def _copy_blocks(x: Tensor, source: Tensor) -> None:
 @names_itself
 def add_into(x: Tensor, other: Tensor) -> None:
     """x += other, for the same shape and dtype, without a temporary tensor."""
-    count, strides = dense_layout(x.shape)
+    count, strides = dense_layout(x._shape)
     dense = x.dtype is other.dtype is _dtype.float32 and type(x) is type(other) is Tensor
     if (dense and x.strides == other.strides == strides) or (is_plain(x) and is_plain(other)):
         whole = count or 1
@@ -383,7 +383,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
     check_number("fill_", value, x.dtype)
-    if x.dtype is _dtype.float32 and (x.is_contiguous() or is_packed(x.shape, x.strides)):
+    if x.dtype is _dtype.float32 and (x.is_contiguous() or is_packed(x._shape, x.strides)):
         _FILL.launch(x.numel() >> 10, x, x.numel(), float(value))
     elif isinstance(value, Tensor):
         return copy_(x, value)
@@ -393,7 +393,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         fill_storage_with_zeros(x)
     elif x.dtype.is_complex:
         for at, part in enumerate((value.real, value.imag)):
-            fill_(make(x.storage, x.shape, tuple(2 * s for s in x.strides), x.dtype.part, 2 * x.offset + at), part)
+            fill_(make(x.storage, x._shape, tuple(2 * s for s in x.strides), x.dtype.part, 2 * x.offset + at), part)
     elif x.is_contiguous():
         whole = int(value) if x.dtype.category == 1 else value
         number = number_slot(whole, x.dtype)
@@ -402,7 +402,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         _FILL_ANY.launch(x.numel() >> 10, x, CODES[x.dtype], x.numel(), number)
     else:
         one = fill_(empty_contiguous((), x.dtype, x.device), value)
-        if not copy_strided(x, make(one.storage, x.shape, (0,) * len(x.shape), x.dtype)):
+        if not copy_strided(x, make(one.storage, x._shape, (0,) * len(x._shape), x.dtype)):
             return copy_(x, one)
     x.storage.version += 1
     return x
@@ -412,7 +412,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
     if x.dtype is _dtype.float32 and type(x) is Tensor and not tracked(x):
-        count, strides = dense_layout(x.shape)
+        count, strides = dense_layout(x._shape)
         if x.strides == strides:  # as gradients and buffers are
             _FILL.launch(count >> 10, x, count, 0.0)
             x.storage.version += 1

@@ -30,14 +30,14 @@ def pieces(tokens: int, numbers: int, most: int) -> Iterable[tuple[int, int]]:
 def _indexed_places(
     q: Tensor, weights: Tensor, keys: Tensor, position: Tensor, count: int, block_table: Tensor | None
 ) -> Tensor:
-    tokens, heads, size = q.shape
+    tokens, heads, size = q._shape
     if block_table is not None:  # (blocks, 1, block, D) → (parts, 1, block, D)
         keys = keys.index_select(0, block_table.reshape(-1))
     memory = keys.reshape(-1, size).to(q.dtype).transpose(0, 1)  # (D, S)
-    places = arange(memory.shape[1], dtype=_dtype.int32, device=q.device)
+    places = arange(memory._shape[1], dtype=_dtype.int32, device=q.device)
     own = (arange(tokens, dtype=_dtype.int32, device=q.device) + position).unsqueeze(1)  # (T, 1)
     found = []
-    for first, some in pieces(tokens, heads * memory.shape[1], NUMBERS):
+    for first, some in pieces(tokens, heads * memory._shape[1], NUMBERS):
         scores = (q.narrow(0, first, some).reshape(-1, size) @ memory).relu().reshape(some, heads, -1)  # (t, H, S)
         total = (weights.narrow(0, first, some).unsqueeze(1) @ scores).squeeze(1)  # (t, S)
         total = where(places <= own.narrow(0, first, some), total, -inf)
@@ -55,13 +55,13 @@ def indexed_places(
     parts) int32 (blocks, 1, capacity, D). ValueError where they do not fit, or where count is more than the places.
     """
     name = "indexed_places"
-    if q.ndim != 3 or weights.shape != q.shape[:2] or keys.ndim < 3 or keys.shape[-3] != 1:
+    if q.ndim != 3 or weights._shape != q._shape[:2] or keys.ndim < 3 or keys._shape[-3] != 1:
         raise ValueError(
             f"{name}: queries are (T, H, D), weights (T, H) and keys have one head, not {describe(q)}, "
             f"{describe(weights)} and {describe(keys)}"
         )
-    check_cache(name, keys, (), q.shape[2], position, block_table)
-    most = keys.shape[-2] * (1 if block_table is None else block_table.shape[1])
+    check_cache(name, keys, (), q._shape[2], position, block_table)
+    most = keys._shape[-2] * (1 if block_table is None else block_table._shape[1])
     if not 1 <= count <= most or not keys.dtype.is_floating_point:
         raise ValueError(f"{name}: count is 1 to the {most} places of floats, not {count} of {keys.dtype}")
     return _indexed_places(q, weights, keys, position, count, block_table)

@@ -57,19 +57,19 @@ def packed_bytes(length: int, heads: int, size: int) -> tuple[int, int]:
 
 def by_token(x: Tensor) -> Tensor:
     """x (T, H, D) itself if the heads of each token are dense, else a dense copy."""
-    return x if x.strides[2] == 1 and x.strides[1] == x.shape[2] else dense(x)
+    return x if x.strides[2] == 1 and x.strides[1] == x._shape[2] else dense(x)
 
 
 @op()
 def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
     """The mean of all keys is subtracted first, which does not change the softmax. Each key has one scale."""
-    length, heads, size = x.shape
+    length, heads, size = x._shape
     x = x.detach()
     x = (x - x.mean(0, keepdim=True)).permute(1, 0, 2)  # (KV, S, D)
     x = pad(x, (0, -size % 4, 0, -length % GROUP))  # (KV, 8 g, 4 c)
     scale = x.abs().amax(-1) / LEVELS  # (KV, 8 g)
     whole = _rounded(x, scale.unsqueeze(-1))
-    groups, columns = x.shape[1] // GROUP, x.shape[2] // 4
+    groups, columns = x._shape[1] // GROUP, x._shape[2] // 4
     whole = whole.reshape(heads, groups, GROUP, columns, 4).permute(0, 1, 3, 2, 4)  # (KV, g, c, 8, 4)
     scales = dense(scale).reshape(heads, groups, GROUP).view(_dtype.uint8)  # (KV, g, 32)
     packed.copy_(cat([scales, dense(whole).view(_dtype.uint8).reshape(heads, groups, -1)], -1).reshape(-1))
@@ -79,9 +79,9 @@ def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
 @op()
 def _pack_values_int8(packed: Tensor, x: Tensor) -> Tensor:
     """Each column of a block has one scale."""
-    length, heads, size = x.shape
+    length, heads, size = x._shape
     x = pad(x.detach().permute(1, 0, 2), (0, -size % COLUMNS, 0, -length % BLOCK))  # (KV, 64 b, 8 c)
-    blocks, columns = x.shape[1] // BLOCK, x.shape[2]
+    blocks, columns = x._shape[1] // BLOCK, x._shape[2]
     x = x.reshape(heads, blocks, BLOCK, columns)
     scale = x.abs().amax(2) / LEVELS  # (KV, b, 8 c)
     whole = _rounded(x, scale.unsqueeze(2)).reshape(heads, blocks, BLOCK // 4, 4, columns)
@@ -118,7 +118,7 @@ def _unpacked_values(packed: Tensor, length: int, heads: int, size: int) -> Tens
 @op()
 def _int8_attention(q: Tensor, keys: Tensor, values: Tensor, length: int, kv_heads: int, scale: float) -> Tensor:
     """Kernels also round the queries and the weights of the softmax; this does not."""
-    sizes = (length, kv_heads, q.shape[2])
+    sizes = (length, kv_heads, q._shape[2])
     return cross_attention(q, _unpacked_keys(keys, *sizes), _unpacked_values(values, *sizes), scale)
 
 
@@ -135,19 +135,19 @@ def _check_sequence(name: str, packed: Tensor, expected: int, x: Tensor) -> None
 
 
 def _check_memory(name: str, packed: Tensor, expected: int) -> None:
-    if packed.dtype is not _dtype.uint8 or packed.shape != (expected,) or not packed.is_contiguous():
+    if packed.dtype is not _dtype.uint8 or packed._shape != (expected,) or not packed.is_contiguous():
         raise ValueError(f"{name}: the packed memory must be dense uint8[{expected}], got {describe(packed)}")
 
 
 def pack_keys_int8(packed: Tensor, keys: Tensor) -> Tensor:
     """Packs keys (S, KV, D) float32 into `packed`, uint8 of the size that `packed_bytes` gives; returns it."""
-    _check_sequence("pack_keys_int8", packed, packed_bytes(*keys.shape)[0] if keys.ndim == 3 else 0, keys)
+    _check_sequence("pack_keys_int8", packed, packed_bytes(*keys._shape)[0] if keys.ndim == 3 else 0, keys)
     return _pack_keys_int8(packed, keys)
 
 
 def pack_values_int8(packed: Tensor, values: Tensor) -> Tensor:
     """Packs values (S, KV, D) float32 into `packed`, uint8 of the size that `packed_bytes` gives; returns it."""
-    _check_sequence("pack_values_int8", packed, packed_bytes(*values.shape)[1] if values.ndim == 3 else 0, values)
+    _check_sequence("pack_values_int8", packed, packed_bytes(*values._shape)[1] if values.ndim == 3 else 0, values)
     return _pack_values_int8(packed, values)
 
 
@@ -159,12 +159,12 @@ def int8_attention(
     H is a multiple of `kv_heads`. scale defaults to 1 / sqrt(D).
     """
     _refuse_gradient("int8_attention", q)
-    if q.ndim != 3 or q.dtype is not _dtype.float32 or q.shape[1] % kv_heads:
+    if q.ndim != 3 or q.dtype is not _dtype.float32 or q._shape[1] % kv_heads:
         raise ValueError(f"int8_attention: takes queries (T, {kv_heads} n, D) in float32, got {describe(q)}")
-    sizes = packed_bytes(length, kv_heads, q.shape[2])
+    sizes = packed_bytes(length, kv_heads, q._shape[2])
     _check_memory("int8_attention", keys, sizes[0])
     _check_memory("int8_attention", values, sizes[1])
-    return _int8_attention(q, keys, values, length, kv_heads, scale or 1 / sqrt(q.shape[2]))
+    return _int8_attention(q, keys, values, length, kv_heads, scale or 1 / sqrt(q._shape[2]))
 
 
 __all__ = ["LARGEST_HEAD", "int8_attention", "pack_keys_int8", "pack_values_int8", "packed_bytes"]

@@ -23,7 +23,7 @@ def int8_linear(x: Tensor, weight: Tensor) -> Tensor:
     shapes."""
     if x.dtype is not _dtype.int8 or weight.dtype is not _dtype.q8_group:
         raise TypeError(f"int8_linear: takes int8 and a matrix of pack_int8, got {describe(x)} and {describe(weight)}")
-    if not x.shape or x.shape[-1] != weight.shape[1]:
+    if not x._shape or x._shape[-1] != weight._shape[1]:
         raise ValueError(f"int8_linear: {describe(x)} does not fit the matrix {describe(weight)} (outputs, inputs)")
     return _int8_linear(x, weight)
 

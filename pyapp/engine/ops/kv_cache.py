@@ -45,15 +45,19 @@ def check_cache(
     """A cache (KV, capacity, D) and position (1,) for texts (), or (B, KV, capacity, D) and (B,) for texts (B,); with a
     block table (blocks, KV, capacity, D). Else ValueError.
     """
-    if position.shape != (texts or (1,)) or position.dtype.category != 1:
+    if position._shape != (texts or (1,)) or position.dtype.category != 1:
         wanted = "the position is one integer, (1,)" if not texts else f"positions are integers, ({texts[0]},)"
         raise ValueError(f"{name}: {wanted}, not {describe(position)}")
     if block_table is not None:
-        count = position.shape[0]
-        if len(block_table.shape) != 2 or block_table.shape[0] != count or block_table.dtype is not _dtype.int32:
+        count = position._shape[0]
+        if len(block_table._shape) != 2 or block_table._shape[0] != count or block_table.dtype is not _dtype.int32:
             raise ValueError(f"{name}: a block table is int32 ({count}, parts), not {describe(block_table)}")
-        texts = cache.shape[:1]
-    if len(cache.shape) - 3 != len(texts) or cache.shape[:-3] != texts or cache.shape[-1] != _columns(cache, head_dim):
+        texts = cache._shape[:1]
+    if (
+        len(cache._shape) - 3 != len(texts)
+        or cache._shape[:-3] != texts
+        or cache._shape[-1] != _columns(cache, head_dim)
+    ):
         raise ValueError(f"{name}: heads of {head_dim} for texts {list(texts)} do not fit the cache {describe(cache)}")
 
 
@@ -82,9 +86,9 @@ def decode_q8(rows: Any, head_dim: int) -> Any:
 def check_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor | None = None) -> None:
     """ValueError where x cannot be written to the cache."""
     fits = x.ndim == cache.ndim if block_table is None else x.ndim in (3, 4) and cache.ndim == 4
-    if not fits or x.ndim < 3 or x.shape[-2] != cache.shape[-3]:
+    if not fits or x.ndim < 3 or x._shape[-2] != cache._shape[-3]:
         raise ValueError(f"cache_write: {describe(x)} is not (T, KV, D) for the cache {describe(cache)}")
-    check_cache("cache_write", cache, x.shape[:-3], x.shape[-1], position, block_table)
+    check_cache("cache_write", cache, x._shape[:-3], x._shape[-1], position, block_table)
 
 
 def _starts(name: str, position: Tensor, tokens: int, capacity: int) -> list[int]:
@@ -109,20 +113,20 @@ def cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor 
     capacity, D). A uint8 cache takes rows in q8_0. IndexError past its end.
     """
     check_write(cache, x, position, block_table)
-    tokens = x.shape[-3]
+    tokens = x._shape[-3]
     rows = array_of(x).swapaxes(-2, -3)  # (..., KV, T, D)
     encoded = encode_q8(rows) if cache.dtype is _dtype.uint8 else tensor_of(rows, cache.dtype).array()
-    into = cache.array().reshape(-1, *cache.shape[-3:])
+    into = cache.array().reshape(-1, *cache._shape[-3:])
     if block_table is not None and tokens:
-        size, table = cache.shape[-2], block_table.array()
+        size, table = cache._shape[-2], block_table.array()
         for b, at in enumerate(_starts("cache_write", position, tokens, size * table.shape[1])):
             places = np.arange(at, at + tokens)
             blocks = table[b, places // size]
-            _check_blocks("cache_write", table[b, : (at + tokens - 1) // size + 1].tolist(), cache.shape[0])
+            _check_blocks("cache_write", table[b, : (at + tokens - 1) // size + 1].tolist(), cache._shape[0])
             into[blocks, :, places % size] = encoded.reshape(-1, *encoded.shape[-3:])[b].swapaxes(0, 1)
         cache.storage.version += 1
         return cache
-    for b, at in enumerate(_starts("cache_write", position, tokens, cache.shape[-2])):
+    for b, at in enumerate(_starts("cache_write", position, tokens, cache._shape[-2])):
         into[b, :, at : at + tokens] = encoded.reshape(-1, *encoded.shape[-3:])[b]
     cache.storage.version += 1
     return cache
@@ -139,10 +143,10 @@ def cached_rows(cache: Tensor, end: int, head_dim: int, block_table: Tensor | No
     KV, D), float32 where it is in q8_0.
     """
     if block_table is not None:
-        used = block_table[0, : -(-end // cache.shape[2])]  # (parts in use,)
-        _check_blocks("cached_attention", used.tolist(), cache.shape[0])
+        used = block_table[0, : -(-end // cache._shape[2])]  # (parts in use,)
+        _check_blocks("cached_attention", used.tolist(), cache._shape[0])
         joined = cache.index_select(0, used).transpose(0, 1)  # (KV, parts, capacity, D)
-        cache = joined.reshape(joined.shape[0], -1, joined.shape[3])
+        cache = joined.reshape(joined._shape[0], -1, joined._shape[3])
     seen = cache[:, :end]
     if cache.dtype is _dtype.uint8:
         seen = _cache_rows(seen.cpu(), head_dim).to(cache.device)
@@ -156,20 +160,20 @@ def _cached_attention(
 ) -> Tensor:  # fmt: skip
     if q.ndim == 4:
         each = []  # (T, H, D) each
-        for b in range(q.shape[0]):
+        for b in range(q._shape[0]):
             caches = (k_cache[b], v_cache[b]) if block_table is None else (k_cache, v_cache)
             blocks = None if block_table is None else block_table[b : b + 1]
             at = position[b : b + 1]
             each.append(_cached_attention(q[b], *caches, at, scale, window, softcap, slopes, sinks, blocks))
         return stack(each) if each else q
-    capacity = k_cache.shape[-2] * (1 if block_table is None else block_table.shape[1])
-    end = _starts("cached_attention", position, q.shape[0], capacity)[0] + q.shape[0]
-    k, v = (cached_rows(c, end, q.shape[2], block_table).to(q.dtype) for c in (k_cache, v_cache))
+    capacity = k_cache._shape[-2] * (1 if block_table is None else block_table._shape[1])
+    end = _starts("cached_attention", position, q._shape[0], capacity)[0] + q._shape[0]
+    k, v = (cached_rows(c, end, q._shape[2], block_table).to(q.dtype) for c in (k_cache, v_cache))
     return _attention_scores(q.unsqueeze(0), k, v, None, True, scale, window, softcap, slopes, sinks).squeeze(0)
 
 
 def _check_caches(name: str, heads: int, keys: Tensor, values: Tensor) -> None:
-    if keys.shape != values.shape or keys.dtype is not values.dtype or not keys.shape[-3] or heads % keys.shape[-3]:
+    if keys._shape != values._shape or keys.dtype is not values.dtype or not keys._shape[-3] or heads % keys._shape[-3]:
         raise ValueError(f"{name}: {heads} heads do not fit caches {describe(keys)} and {describe(values)}")
 
 
@@ -191,10 +195,10 @@ def cached_attention(
     """
     if q.ndim not in (3, 4):
         raise ValueError(f"cached_attention: takes q (T, H, D) or (B, T, H, D), got {describe(q)}")
-    check_cache("cached_attention", k_cache, q.shape[:-3], q.shape[-1], position, block_table)
-    _check_caches("cached_attention", q.shape[-2], k_cache, v_cache)
-    check_score_options("cached_attention", q.shape[-2], window, softcap, slopes, sinks)
-    scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
+    check_cache("cached_attention", k_cache, q._shape[:-3], q._shape[-1], position, block_table)
+    _check_caches("cached_attention", q._shape[-2], k_cache, v_cache)
+    check_score_options("cached_attention", q._shape[-2], window, softcap, slopes, sinks)
+    scale = 1.0 / sqrt(q._shape[-1]) if scale is None else scale
     return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes, sinks, block_table)
 
 
@@ -204,12 +208,12 @@ def _cached_self_attention(
     scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None,
     block_table: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    kv_heads = keys.shape[-3]
-    lead, heads = qkv.shape[:-1], qkv.shape[-1] // size - 2 * kv_heads
+    kv_heads = keys._shape[-3]
+    lead, heads = qkv._shape[:-1], qkv._shape[-1] // size - 2 * kv_heads
     x = qkv.reshape(*lead, heads + 2 * kv_heads, size)  # (..., T, H + 2 KV, D)
     rotated = x[..., : heads + kv_heads, :]  # (..., T, H + KV, D)
     if table is not None and qkv.ndim == 3:
-        each = [_rope(rotated[b], table, position[b : b + 1], interleaved) for b in range(qkv.shape[0])]
+        each = [_rope(rotated[b], table, position[b : b + 1], interleaved) for b in range(qkv._shape[0])]
         rotated = stack(each) if each else rotated
     elif table is not None:
         rotated = _rope(rotated, table, position, interleaved)
@@ -234,20 +238,20 @@ def cached_self_attention(
     of the cache or the table.
     """
     name = "cached_self_attention"
-    size = keys.shape[-1] if head_dim is None else head_dim
+    size = keys._shape[-1] if head_dim is None else head_dim
     if table is not None:
         _check_table(table)
-        if 2 * table.shape[1] > size:
+        if 2 * table._shape[1] > size:
             raise ValueError(f"{name}: the table {describe(table)} does not fit heads of {size}")
     if head_dim is None and keys.dtype is _dtype.uint8:
         raise ValueError(f"{name}: a cache in q8_0 does not tell the size of a head; give head_dim")
-    lead = len(keys.shape) - 1 if block_table is None else min(max(len(qkv.shape), 2), 3)
-    if len(keys.shape) not in (3, 4) or len(qkv.shape) != lead or size < 1:
+    lead = len(keys._shape) - 1 if block_table is None else min(max(len(qkv._shape), 2), 3)
+    if len(keys._shape) not in (3, 4) or len(qkv._shape) != lead or size < 1:
         raise ValueError(f"{name}: {describe(qkv)} does not fit caches {describe(keys)} and {describe(values)}")
-    if qkv.shape[-1] % size or qkv.shape[-1] <= 2 * keys.shape[-3] * size:
+    if qkv._shape[-1] % size or qkv._shape[-1] <= 2 * keys._shape[-3] * size:
         raise ValueError(f"{name}: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
-    heads = qkv.shape[-1] // size - 2 * keys.shape[-3]
-    check_cache(name, keys, qkv.shape[:-2], size, position, block_table)
+    heads = qkv._shape[-1] // size - 2 * keys._shape[-3]
+    check_cache(name, keys, qkv._shape[:-2], size, position, block_table)
     _check_caches(name, heads, keys, values)
     check_score_options(name, heads, window, softcap, slopes, sinks)
     scale = 1.0 / sqrt(size) if scale is None else scale

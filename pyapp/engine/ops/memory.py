@@ -78,7 +78,7 @@ def _set(x: Tensor, source: Tensor) -> Tensor:
     if source.dtype is not x.dtype:
         raise RuntimeError(f"set_: {describe(source)} is of another dtype than {describe(x)}")
     x.data = source
-    x.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+    x.point_to(source.storage, source._shape, source.strides, source.dtype, source.offset)
     return x
 
 
@@ -149,13 +149,13 @@ def _new(x: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
 @method()
 def is_set_to(x: Tensor, tensor: Tensor) -> bool:
     """Whether both are views of the same memory in the same shape."""
-    return (x.address, x.shape, x.strides) == (tensor.address, tensor.shape, tensor.strides)
+    return (x.address, x._shape, x.strides) == (tensor.address, tensor._shape, tensor.strides)
 
 
 @method()
 def resize_as_(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
     """resize_ to the shape of another tensor."""
-    return _resize(x, other.shape, memory_format=memory_format)
+    return _resize(x, other._shape, memory_format=memory_format)
 
 
 @method()

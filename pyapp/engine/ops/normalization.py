@@ -30,7 +30,7 @@ def standardized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Te
 
 def _last_dims(name: str, x: Tensor, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not shape or x.shape[-len(shape) :] != shape:
+    if not shape or x._shape[-len(shape) :] != shape:
         raise ValueError(f"{name}: {describe(x)} does not end in {shape}")
     return shape
 
@@ -64,13 +64,13 @@ def normalized_heads(
     """[queries, keys, values] (..., (H + 2 KV) * D) with a root mean square norm of each head's query and key, by
     weights (D,) to which `offset` is added.
     """
-    x = qkv.reshape(*qkv.shape[:-1], heads + 2 * kv_heads, -1)  # (..., H + 2 KV, D)
+    x = qkv.reshape(*qkv._shape[:-1], heads + 2 * kv_heads, -1)  # (..., H + 2 KV, D)
     parts = [
         offset_rms_norm(x.narrow(-2, 0, heads), query_weight, offset, epsilon),
         offset_rms_norm(x.narrow(-2, heads, kv_heads), key_weight, offset, epsilon),
         x.narrow(-2, heads + kv_heads, kv_heads),
     ]
-    return cat(parts, -2).reshape(qkv.shape)
+    return cat(parts, -2).reshape(qkv._shape)
 
 
 @op(name="layer_norm")
@@ -101,7 +101,7 @@ def layer_norm(
     Also as (x, weight, bias, eps), over the last dim.
     """
     if isinstance(normalized_shape, Tensor):
-        if x.shape[-1:] != normalized_shape.shape:
+        if x._shape[-1:] != normalized_shape._shape:
             told = f"{describe(normalized_shape)} does not fit the last dim of {describe(x)}"
             given = f"Given normalized_shape={list(normalized_shape.shape)}, got input of size {list(x.shape)}"
             raise ValueError(f"layer_norm: {given}: the weight {told}")
@@ -120,7 +120,7 @@ def layer_norm(
 
 
 def _rms_norm_last(x: Tensor, weight: Tensor, epsilon: Any) -> Tensor:
-    if x.shape[-1:] != weight.shape:
+    if x._shape[-1:] != weight._shape:
         raise ValueError(f"rms_norm: the weight {describe(weight)} does not fit the last dim of {describe(x)}")
     return _rms_norm(x, weight, epsilon)
 

@@ -71,7 +71,7 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
     return sum(x.abs() ** p, dim, keepdim) ** (1 / p)
 
 
-@op(vjp=lambda g, _, x, dim, keepdim: (x.new_zeros(x.shape),))
+@op(vjp=lambda g, _, x, dim, keepdim: (x.new_zeros(x._shape),))
 def _count_nonzero(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """How many elements are not 0, in x's dtype; with a gradient of 0, as in torch."""
     return sum(x != 0, dim, keepdim).to(x.dtype)

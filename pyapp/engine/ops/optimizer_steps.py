@@ -79,7 +79,7 @@ def adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], n
             update_elements(mean, (sum_squares(grad, dim, True),), MEAN, its)
         total = rows.sum(-2, True)  # (..., 1, 1)
         if total.numel() > 1:
-            total = total.expand(grad.shape).contiguous()
+            total = total.expand(grad._shape).contiguous()
         change = update_elements(rows * columns, (grad, total), MATRIX_CHANGE, numbers.change)
     else:
         change = update_elements(empty_like(parameter), (grad, *means), CHANGE, numbers.of_elements)

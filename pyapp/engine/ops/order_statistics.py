@@ -30,7 +30,7 @@ def _at_rank(kind: type[Found], x: Tensor, rank: int, dim: int, keepdim: bool, n
     order = argsort(x, dim) if nan_wins else first_indices(x, rank + 1, normalize_dim(dim, x.ndim, "argsort"), False)
     indices = narrow(order, dim, rank, 1)
     if nan_wins:  # NaN is sorted to the end
-        last = narrow(order, dim, x.shape[dim] - 1, 1)
+        last = narrow(order, dim, x._shape[dim] - 1, 1)
         indices = where(x.detach().gather(dim, last).isnan(), last, indices)
     values = x.gather(dim, indices)
     return kind(values, indices) if keepdim else kind(squeeze(values, dim), squeeze(indices, dim))
@@ -38,7 +38,7 @@ def _at_rank(kind: type[Found], x: Tensor, rank: int, dim: int, keepdim: bool, n
 
 def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
     """The size of a dim (or of all), which must not be zero."""
-    size = x.numel() if dim is None else (*x.shape, 1)[normalize_dim(dim, x.ndim, name)]
+    size = x.numel() if dim is None else (*x._shape, 1)[normalize_dim(dim, x.ndim, name)]
     if not size:
         raise (ValueError if dim is None else IndexError)(f"{name}: {describe(x)} has no elements along dim {dim}")
     return size
@@ -147,7 +147,7 @@ def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, i
 
 def _between(ordered: Tensor, position: float, interpolation: str) -> Tensor:
     low = int(position)
-    high = min(low + 1, ordered.shape[-1] - 1)
+    high = min(low + 1, ordered._shape[-1] - 1)
     above = position > low
     share = {"linear": position - low, "lower": 0.0, "higher": float(above), "midpoint": 0.5 * above}
     weight = share.get(interpolation, float(round(position) > low))
@@ -164,12 +164,12 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
         alone = mode(x.reshape(1), dim, True)
         return _Mode(alone.values.reshape(()), alone.indices.reshape(()))
     d = normalize_dim(dim, x.ndim, "mode")
-    size = x.shape[d]
+    size = x._shape[d]
     if not size:
         raise IndexError(f"mode: dim {d} of {describe(x)} has no elements")
     order = argsort(x.detach(), d)  # equal elements keep their order
     ordered = x.detach().gather(d, order)
-    places = arange(size, device=x.device).reshape((size,) + (1,) * (x.ndim - 1 - d)).expand(x.shape)
+    places = arange(size, device=x.device).reshape((size,) + (1,) * (x.ndim - 1 - d)).expand(x._shape)
     begins = narrow(ordered, d, 1, size - 1) != narrow(ordered, d, 0, size - 1)  # of runs but the first
     starts = cat([narrow(places, d, 0, 1), where(begins, narrow(places, d, 1, size - 1), 0)], d).cummax(d)[0]
     indices = order.gather(d, (places - starts).argmax(d, True))  # where the first of the longest runs ends

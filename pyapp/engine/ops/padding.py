@@ -18,7 +18,7 @@ from .view import narrow
 
 def _d_pad(g: Tensor, _: Any, x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     for dim, (before, _after) in enumerate(widths):
-        g = narrow(g, dim, before, x.shape[dim])
+        g = narrow(g, dim, before, x._shape[dim])
     return (g.contiguous(),)  # as in torch, whose users call view() of it
 
 
@@ -47,11 +47,11 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
     """Widens dims by elements of x: mode "reflect", "replicate" or "circular"."""
     for dim, (before, after) in enumerate(widths):
         if before or after:
-            find, size = _known_positions, x.shape[dim] + before + after
+            find, size = _known_positions, x._shape[dim] + before + after
             if size > _MOST_KNOWN:  # MemoryError before the positions are found, where there is no room for the result
                 find = _positions
-                x.new_empty((*x.shape[:dim], size, *x.shape[dim + 1 :]))
-            x = x.index_select(dim, find(mode, x.shape[dim], before, after))
+                x.new_empty((*x._shape[:dim], size, *x._shape[dim + 1 :]))
+            x = x.index_select(dim, find(mode, x._shape[dim], before, after))
     return x
 
 
@@ -70,19 +70,19 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
     for i in range(0, len(widths), 2):
         dim, before, after = x.ndim - 1 - i // 2, widths[i], widths[i + 1]
         ends = mode == "replicate" and min(before, after) < 0 < max(before, after)
-        if ends and x.shape[dim] and before + after + x.shape[dim] >= 0:
+        if ends and x._shape[dim] and before + after + x._shape[dim] >= 0:
             pairs[dim] = (
                 before,
                 after,
             )  # as in torch, more may be cut than the dim has
             continue
         if before < 0 or after < 0:
-            kept = x.shape[dim] + min(before, 0) + min(after, 0)
+            kept = x._shape[dim] + min(before, 0) + min(after, 0)
             if kept < 0:
                 raise ValueError(f"pad: {before} and {after} cut more than dim {dim} of {describe(x)} has")
             x = narrow(x, dim, max(-before, 0), kept)
             before, after = max(before, 0), max(after, 0)
-        size = x.shape[dim]
+        size = x._shape[dim]
         if mode != "constant":
             limit = {"reflect": size - 1, "circular": size, "replicate": before + after if size else 0}[mode]
             if (before or after) and max(before, after) > limit:

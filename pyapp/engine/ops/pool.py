@@ -46,7 +46,7 @@ class _Windows:
         if any(not 0 <= m <= k // 2 for m, k in zip(self.padding, self.kernel, strict=True)):
             raise ValueError(f"{name}: padding {self.padding} is not between 0 and half of the kernel {self.kernel}")
         self.beyond = [0] * dims  # elements that the last window lacks, in ceil_mode
-        self.sizes, out = x.shape[x.ndim - dims :], []
+        self.sizes, out = x._shape[x.ndim - dims :], []
         for i, size in enumerate(self.sizes):
             step, reach, padded = (
                 self.stride[i],
@@ -71,20 +71,20 @@ class _Windows:
     def of(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
         """(..., *out, elements of a window)."""
         seen = _viewed(self.padded(x, fill, beyond), self.kernel, self.stride, self.dilation, self.name)
-        return reshape(seen, (*seen.shape[: seen.ndim - self.dims], prod(self.kernel)))
+        return reshape(seen, (*seen._shape[: seen.ndim - self.dims], prod(self.kernel)))
 
     def places_of_max(self, x: Tensor) -> Tensor:
         """Where the largest element of each window is in the flattened spatial dims: (..., *out), int64."""
         seen = self.of(x, float("-inf") if x.dtype.is_floating_point else iinfo(x.dtype).min)
         if not seen.numel():
-            return tensor_of(np.zeros(seen.shape[:-1], "int64")).to(x.device)
+            return tensor_of(np.zeros(seen._shape[:-1], "int64")).to(x.device)
 
         def places() -> Tensor:
             return self.of(reshape(arange(prod(self.sizes), device=x.device), (1, *self.sizes)), -1)[
                 0
             ]  # (*out, elements)
 
-        return expand(places(), seen.shape).gather(-1, _largest(seen, places)).squeeze(-1)
+        return expand(places(), seen._shape).gather(-1, _largest(seen, places)).squeeze(-1)
 
     def mean(self, x: Tensor) -> Tensor:
         """The mean of each window: (..., *out)."""
@@ -104,13 +104,13 @@ class _Parts:
 
     def __init__(self, name: str, dims: int, x: Tensor, output_size: Any) -> None:
         self.dims, self.out = dims, _sizes(name, dims, x, output_size)
-        self.sizes = x.shape[x.ndim - dims :]
+        self.sizes = x._shape[x.ndim - dims :]
         self.kernel = self.padding = (0,) * dims
         self.stride = self.dilation = (1,) * dims
 
     def places_of_max(self, x: Tensor) -> Tensor:
         """As of _Windows."""
-        lead, out = x.shape[: x.ndim - self.dims], self.out
+        lead, out = x._shape[: x.ndim - self.dims], self.out
         flat, pieces = reshape(x, (*lead, prod(self.sizes))), []
         if prod(out):
             steps = contiguous_strides(self.sizes)
@@ -128,8 +128,8 @@ class _Parts:
         """As of _Windows."""
         for i, out in enumerate(self.out):
             dim = x.ndim - self.dims + i
-            if out and x.shape[dim] % out == 0:
-                x = x.unflatten(dim, (out, x.shape[dim] // out)).mean(dim + 1)
+            if out and x._shape[dim] % out == 0:
+                x = x.unflatten(dim, (out, x._shape[dim] // out)).mean(dim + 1)
                 continue
             means = [
                 _means_of_parts(x, dim, start, min(start + _PARTS_AT_ONCE, out), out)
@@ -151,7 +151,7 @@ def _places_of_max(x: Tensor, windows: Pooled) -> Tensor:
 @op()
 def _max_of_windows(x: Tensor, windows: Pooled) -> Tensor:
     """The largest element of each window, (..., *out); its place alone gets the gradient."""
-    lead = x.shape[: x.ndim - windows.dims]
+    lead = x._shape[: x.ndim - windows.dims]
     places = _places_of_max(x.detach(), windows)
     found = reshape(x, (*lead, prod(windows.sizes))).gather(
         -1, reshape(places, (*lead, prod(places.shape[len(lead) :])))
@@ -290,7 +290,7 @@ def _lp_pool(
     look = _Windows(name, dims, x, kernel_size, stride, 0, 1, ceil_mode)
     total = look.of(x**norm_type, 0.0).sum(-1)
     if any(look.beyond):  # torch scales the windows that are not full
-        inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype, device=x.device)
+        inside = ones((1,) * (x.ndim - dims) + x._shape[x.ndim - dims :], dtype=x.dtype, device=x.device)
         total = total * (prod(look.kernel) / look.of(inside, 0.0).sum(-1))
     return (total.sign() * total.abs().relu()) ** (1.0 / norm_type)
 
@@ -321,7 +321,7 @@ def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]
         given = given * dims
     if len(given) != dims or any(n is not None and not 0 <= n < 1 << 63 for n in given):
         raise ValueError(f"{name}: output_size {output_size} does not name {dims} dims")
-    own = x.shape[x.ndim - dims :]
+    own = x._shape[x.ndim - dims :]
     if 0 in own:
         raise ValueError(f"{name}: {describe(x)} has no elements to pool")
     return tuple(own[i] if n is None else int(n) for i, n in enumerate(given))
@@ -344,19 +344,19 @@ def _parts(size: int, start: int, stop: int, out: int) -> tuple[Any, Any]:
 
 def _room_for(x: Tensor, parts: Any) -> Tensor:
     """The memory of a result's indices, the most that it takes: MemoryError at once where there is none."""
-    return x.new_empty((*x.shape[: x.ndim - len(parts.out)], *parts.out), dtype="int64")
+    return x.new_empty((*x._shape[: x.ndim - len(parts.out)], *parts.out), dtype="int64")
 
 
 def _without_elements(x: Tensor, parts: Any) -> Tensor:
     """A result without elements, however many parts there are: they are not looked at one by one."""
     for dim, n in enumerate(parts.out, x.ndim - len(parts.out)):
         x = x.narrow(dim, 0, min(n, 1))
-    return expand(x, (*x.shape[: x.ndim - len(parts.out)], *parts.out))._row_major()
+    return expand(x, (*x._shape[: x.ndim - len(parts.out)], *parts.out))._row_major()
 
 
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
     parts = _Parts(name, dims, x, output_size)
-    if {*parts.out} == {1} and 0 not in x.shape and x.dtype.is_floating_point:
+    if {*parts.out} == {1} and 0 not in x._shape and x.dtype.is_floating_point:
         return x.mean(list(range(x.ndim - dims, x.ndim)), True)
     if not _room_for(x, parts).numel():
         return _without_elements(x, parts)
@@ -364,7 +364,7 @@ def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Ten
 
 
 def _means_of_parts(x: Tensor, dim: int, start: int, stop: int, out: int) -> Tensor:
-    places, inside = _parts(x.shape[dim], start, stop, out)
+    places, inside = _parts(x._shape[dim], start, stop, out)
     behind = (1,) * (x.ndim - 1 - dim)
     seen = x.index_select(dim, tensor_of(places.reshape(-1)).to(x.device)).unflatten(dim, places.shape)
     if not inside.all():
@@ -392,8 +392,8 @@ def _largest_of_parts(flat: Tensor, along: list[Any]) -> Tensor:
         shape[i], shape[dims + i] = places.shape
         whole = whole + places.reshape(shape)
     rows = tensor_of(whole.reshape(prod(whole.shape[:dims]), -1)).to(flat.device)  # (parts, elements of one)
-    seen = flat.index_select(-1, rows.reshape(-1)).unflatten(-1, rows.shape)
-    return expand(rows, seen.shape).gather(-1, _largest(seen)).squeeze(-1)
+    seen = flat.index_select(-1, rows.reshape(-1)).unflatten(-1, rows._shape)
+    return expand(rows, seen._shape).gather(-1, _largest(seen)).squeeze(-1)
 
 
 @function()
@@ -436,16 +436,16 @@ def _max_unpool(
     name: str, dims: int, x: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any,
     output_size: Sequence[int] | None,
 ) -> Tensor:  # fmt: skip
-    if x.shape != indices.shape or indices.dtype.name != "int64":
+    if x._shape != indices._shape or indices.dtype.name != "int64":
         raise ValueError(f"{name}: the indices {describe(indices)} do not belong to {describe(x)}")
     kernel = _each(kernel_size, dims, name, "kernel_size")
     steps = kernel if stride is None else _each(stride, dims, name, "stride")
     margins = _each(padding, dims, name, "padding")
-    own = x.shape[x.ndim - dims :]
+    own = x._shape[x.ndim - dims :]
     size = tuple((n - 1) * s - 2 * m + k for n, s, m, k in zip(own, steps, margins, kernel, strict=True))
     if output_size is not None:
         size = tuple(output_size)[-dims:]
-    lead = x.shape[: x.ndim - dims]
+    lead = x._shape[: x.ndim - dims]
     flat = (*lead, prod(own))
     empty = x.new_zeros((*lead, prod(size)))
     return reshape(empty.scatter(x.ndim - dims, reshape(indices, flat), reshape(x, flat)), (*lead, *size))
@@ -487,7 +487,7 @@ def _starts(samples: Any, size: int, out: int, window: int) -> Any:
 def _fractional_sizes(
     name: str, dims: int, x: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any
 ) -> tuple[int, ...]:
-    spatial = x.shape[x.ndim - dims :]
+    spatial = x._shape[x.ndim - dims :]
     if (output_size is None) == (output_ratio is None) or x.ndim not in (dims + 1, dims + 2):
         raise ValueError(f"{name}: takes output_size or output_ratio and (N, C, {dims} dims), got {describe(x)}")
     if output_size is not None:
@@ -511,12 +511,12 @@ def _fractional_max_pool(
     if x.ndim == dims + 1:
         found = _fractional_max_pool(name, dims, x.unsqueeze(0), kernel, sizes, None, True, samples)
         return (found[0].squeeze(0), found[1].squeeze(0)) if return_indices else found[0].squeeze(0)
-    lead, spatial = x.shape[:2], x.shape[2:]
+    lead, spatial = x._shape[:2], x._shape[2:]
     if samples is None:
         samples = rand(*lead, dims, dtype=x.dtype)
-    if samples.ndim == 3 and samples.shape[0] > lead[0]:
+    if samples.ndim == 3 and samples._shape[0] > lead[0]:
         samples = narrow(samples, 0, 0, lead[0])  # as torch, which reads no further
-    if samples.shape != (*lead, dims):
+    if samples._shape != (*lead, dims):
         raise ValueError(f"{name}: the samples {describe(samples)} are not {[*lead, dims]}")
     drawn = samples.detach().numpy()
     places = np.zeros((*lead, *(1,) * (2 * dims)), np.int64)  # (N, C, *out, *window)

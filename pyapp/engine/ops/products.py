@@ -26,8 +26,8 @@ from .view import narrow, reshape
 
 def _ones_before(x: Tensor, dim: int) -> Tensor:
     """Along dim: 1, x0, x0 x1, … without the last element."""
-    size = x.shape[dim]
-    first = x.new_ones(*(1 if i == dim else n for i, n in enumerate(x.shape)))
+    size = x._shape[dim]
+    first = x.new_ones(*(1 if i == dim else n for i, n in enumerate(x._shape)))
     return cumprod(cat([first, narrow(x, dim, 0, size - 1)], dim), dim)
 
 
@@ -72,7 +72,7 @@ def _d_cumprod(g: Tensor, y: Tensor, x: Tensor, dim: int) -> Any:
     if not bool((x == 0).any()):
         return (flip(cumsum(flip(g * y, dim), dim), dim) / x,)
     d, pieces = normalize_dim(dim, x.ndim, "cumprod"), []
-    size = x.shape[d]
+    size = x._shape[d]
     before = _ones_before(x, d)
     for k in range(size):
         after = _without_first(narrow(x, d, k, size - k), d)
@@ -82,8 +82,8 @@ def _d_cumprod(g: Tensor, y: Tensor, x: Tensor, dim: int) -> Any:
 
 def _without_first(x: Tensor, dim: int) -> Tensor:
     """Running products of x with its first element replaced by one."""
-    rest = narrow(x, dim, 1, x.shape[dim] - 1)
-    return cumprod(cat([x.new_ones(*narrow(x, dim, 0, 1).shape), rest], dim), dim)
+    rest = narrow(x, dim, 1, x._shape[dim] - 1)
+    return cumprod(cat([x.new_ones(*narrow(x, dim, 0, 1)._shape), rest], dim), dim)
 
 
 @function(method=True, in_place=True)

@@ -209,7 +209,7 @@ def _like(draw: Any, what: str) -> Any:
         kind = dtype or input.dtype
         _check_float(f"{draw.__name__}_like", kind)
         made = draw(
-            input.shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
+            input._shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
         )
         return input._beside(made, random=True)
 
@@ -342,8 +342,8 @@ def multinomial(
             and not CAPTURES.count
             and (found := _few_places(weights, num_samples, replacement, generator))
         ):
-            return _few_numbers((*weights.shape[:-1], num_samples), found)
-    rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
+            return _few_numbers((*weights._shape[:-1], num_samples), found)
+    rows = array_of(weights).astype("float64").reshape(-1, weights._shape[-1])
     totals = rows.sum(-1)
     if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and totals.max() < inf):
         raise ValueError(
@@ -369,7 +369,7 @@ def multinomial(
         with np.errstate(divide="ignore", over="ignore"):
             arrival = waiting / rows  # infinite for a weight of 0
         picked = _first_places(arrival, num_samples)
-    return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64).to(weights.device)
+    return tensor_of(picked.reshape(*weights._shape[:-1], num_samples), _dtype.int64).to(weights.device)
 
 
 def _few_places(weights: Tensor, count: int, replacement: bool, generator: Generator | None) -> list[int]:
@@ -411,7 +411,7 @@ def _first_places(rows: Any, count: int) -> Any:
 def _draw_into(x: Tensor, kernel: Any, generator: Generator | None, factor: Any, shift: Any) -> Tensor:
     """Writes factor * number + shift into x. Float32 tensors are drawn where they lie: weights are large."""
     if x.dtype is not _dtype.float32 or not x.is_contiguous() or tracked(x, factor, shift):
-        return x.copy_(_draw(kernel, x.shape, generator, x.device) * factor + shift)
+        return x.copy_(_draw(kernel, x._shape, generator, x.device) * factor + shift)
     (generator or default_generator).fill(kernel, x)
     x.storage.version += 1
     if isinstance(factor, Tensor) or factor != 1:
@@ -425,7 +425,7 @@ def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator:
     if not low <= high:
         raise ValueError(f"uniform_: {low} is above {high}")
     if x.dtype.is_complex:
-        drawn = _drawn(_UNIFORM, x.shape, generator, x.dtype, x.device)
+        drawn = _drawn(_UNIFORM, x._shape, generator, x.dtype, x.device)
         return x.copy_(drawn * (high - low) + complex(low, low))
     return _draw_into(x, _UNIFORM, generator, high - low, low)
 
@@ -437,7 +437,7 @@ def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: 
     if not std >= 0:
         raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
     if x.dtype.is_complex:
-        return x.copy_(_drawn(_NORMAL, x.shape, generator, x.dtype, x.device) * std + mean)
+        return x.copy_(_drawn(_NORMAL, x._shape, generator, x.dtype, x.device) * std + mean)
     return _draw_into(x, _NORMAL, generator, std, mean)
 
 
@@ -465,17 +465,17 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
     if p is not None:
         if not 0 <= p <= 1:
             raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
-        return (rand(x.shape, generator=generator, device=x.device) < p).to(x.dtype)
+        return (rand(x._shape, generator=generator, device=x.device) < p).to(x.dtype)
     if not _are_probabilities(x.detach()):
         raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
-    return (rand(x.shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
+    return (rand(x._shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
 
 
 def _drawn_by_the_host(draw: Any, like: Tensor, generator: Generator | None) -> Tensor:
     """What NumPy draws from a seed of the generator, in the dtype and on the device of a tensor."""
     seed = int(randint(0, 2**31 - 1, (1,), generator).item())
     found = np.asarray(draw(np.random.default_rng(seed)), np.float64)
-    return tensor_of(found.reshape(like.shape), like.dtype).to(like.device)
+    return tensor_of(found.reshape(like._shape), like.dtype).to(like.device)
 
 
 @function()
@@ -497,7 +497,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
             f"binomial: counts and probabilities are of one floating-point dtype, got {describe(count)} and "
             f"{describe(prob)}"
         )
-    shape = broadcast_shapes(count.shape, prob.shape, op="binomial")
+    shape = broadcast_shapes(count._shape, prob._shape, op="binomial")
     most, chance = (v.detach().to("cpu", dtype="float64").expand(shape) for v in (count, prob))
     n, p = most.numpy(), chance.numpy()
     if not ((n >= 0) & (p >= 0) & (p <= 1)).all():
@@ -515,7 +515,7 @@ def normal(
     """Normal numbers of mean and standard deviation: numbers with a size, and a dtype; or tensors, broadcast."""
     if not (isinstance(std, Tensor) and not std.numel()) and not (std.min() if isinstance(std, Tensor) else std) >= 0:
         raise ValueError(f"normal: the standard deviation is not negative, got {describe(std)}")
-    shapes = [v.shape for v in (mean, std) if isinstance(v, Tensor)]
+    shapes = [v._shape for v in (mean, std) if isinstance(v, Tensor)]
     if size is None and not shapes:
         raise ValueError("normal: two numbers need a size")
     shape = broadcast_shapes(*shapes, op="normal") if size is None else tuple(size)
@@ -529,7 +529,7 @@ def randint_like(
     x: Tensor, low: int, high: int | None = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
     """Integers low .. high - 1 in the shape and dtype of x."""
-    return randint(low, high, x.shape, generator, dtype or x.dtype, device=x.device)
+    return randint(low, high, x._shape, generator, dtype or x.dtype, device=x.device)
 
 
 @method("bernoulli_")
@@ -539,7 +539,7 @@ def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) 
         return x.copy_(bernoulli(x, p, generator=generator))
     if p.numel() and not (0 <= float(p.detach().amin()) and float(p.detach().amax()) <= 1):
         raise ValueError(f"bernoulli_: the probabilities in {describe(p)} must lie between 0 and 1")
-    return x.copy_((rand(x.shape, generator=generator) < p).to(x.dtype))
+    return x.copy_((rand(x._shape, generator=generator) < p).to(x.dtype))
 
 
 @function()
@@ -559,7 +559,7 @@ def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Te
     """Writes the number of trials of probability p up to the first success."""
     if not 0 < p < 1:
         raise ValueError(f"geometric_: the probability lies between 0 and 1, not {p}")
-    u = rand(x.shape, generator=generator).clamp(2.0**-25)
+    u = rand(x._shape, generator=generator).clamp(2.0**-25)
     return x.copy_((u.log() / float(np.log1p(-p))).ceil().clamp(1))
 
 
@@ -569,7 +569,7 @@ def _log_normal(x: Tensor, mean: float = 1, std: float = 2, *, generator: Genera
     _check_float("log_normal_", x.dtype)
     if not std > 0:
         raise ValueError(f"log_normal_: the standard deviation must be above 0, not {std}")
-    return x.copy_((randn(x.shape, generator=generator) * std + mean).exp())
+    return x.copy_((randn(x._shape, generator=generator) * std + mean).exp())
 
 
 @method("cauchy_")
@@ -578,7 +578,7 @@ def _cauchy(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Genera
     _check_float("cauchy_", x.dtype)
     if not sigma > 0:
         raise ValueError(f"cauchy_: sigma must be above 0, not {sigma}")
-    u = rand(x.shape, generator=generator)
+    u = rand(x._shape, generator=generator)
     return x.copy_((u - 0.5).mul(np.pi).tan() * sigma + median)
 
 
@@ -588,4 +588,4 @@ def _exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None 
     _check_float("exponential_", x.dtype)
     if not lambd > 0:
         raise ValueError(f"exponential_: the rate must be above 0, not {lambd}")
-    return x.copy_((-rand(x.shape, generator=generator)).log1p() * (-1 / lambd))
+    return x.copy_((-rand(x._shape, generator=generator)).log1p() * (-1 / lambd))

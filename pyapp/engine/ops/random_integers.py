@@ -25,4 +25,4 @@ def _random_(x: Tensor, start: int = 0, to: Any = ..., *, generator: Generator |
     for number in (start, to - 1):
         if not smallest <= number <= largest:
             raise ValueError(f"random_: {number} is beyond the limits of {x.dtype}")
-    return x.copy_(randint(start, to, x.shape, generator).to(x.dtype))
+    return x.copy_(randint(start, to, x._shape, generator).to(x.dtype))

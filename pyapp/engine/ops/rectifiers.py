@@ -21,7 +21,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     if not x.ndim and weight.numel() == 1:
         weight = weight.reshape(())
     elif weight.numel() != 1:
-        if x.ndim < 2 or weight.shape != (x.shape[1],):
+        if x.ndim < 2 or weight._shape != (x._shape[1],):
             raise ValueError(f"prelu: the weight {describe(weight)} does not fit the channels of {describe(x)}")
         weight = weight.reshape((1, -1) + (1,) * (x.ndim - 2))
     return _prelu(x, weight)
@@ -37,7 +37,7 @@ def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """prelu with a weight that broadcasts to x."""
     if x.dtype is not weight.dtype:
         return where(x > 0, x, x * weight)
-    return _prelu_values(x, weight if weight.numel() == 1 else expand(weight, x.shape))
+    return _prelu_values(x, weight if weight.numel() == 1 else expand(weight, x._shape))
 
 
 @_prelu.gradient
@@ -45,7 +45,7 @@ def _d_prelu(g: Tensor, _: Any, x: Tensor, weight: Tensor) -> tuple[Any, Any]:
     if not x.dtype is weight.dtype is g.dtype:
         above = x > 0
         return where(above, g, g * weight), unbroadcast(where(above, 0.0, g * x), weight)
-    each = weight if weight.numel() == 1 else expand(weight, x.shape)
+    each = weight if weight.numel() == 1 else expand(weight, x._shape)
     return _prelu_slope(g, x, each), unbroadcast(_prelu_share(g, x), weight)
 
 
@@ -59,5 +59,5 @@ def rrelu(
     """x, or a * x below zero. `a` is uniform in lower .. upper in training, else their mean."""
     if not training:
         return where(x > 0, x, x * ((lower + upper) / 2))
-    slope = rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) * (upper - lower) + lower
+    slope = rand(x._shape, generator=generator, dtype=x.dtype, device=x.device) * (upper - lower) + lower
     return where(x > 0, x, x * slope)

@@ -10,9 +10,9 @@ from .stacking import cat
 
 
 def _check(a: Tensor, b: Tensor, start: Tensor | None) -> None:
-    if a.shape != b.shape or a.ndim < 2 or a.shape[1] < 1:
+    if a._shape != b._shape or a.ndim < 2 or a._shape[1] < 1:
         raise ValueError(f"takes a and b (B, T, ...) of one shape, T at least 1, got {a.shape} and {b.shape}")
-    if start is not None and start.shape != (a.shape[0], *a.shape[2:]):
+    if start is not None and start._shape != (a._shape[0], *a._shape[2:]):
         raise ValueError(f"start is {start.shape}, expected {(a.shape[0], *a.shape[2:])}")
 
 
@@ -24,7 +24,7 @@ def linear_scan(a: Tensor, b: Tensor, start: Tensor | None = None, reverse: bool
     and Steele 1986, "Data parallel algorithms").
     """
     _check(a, b, start)
-    length = a.shape[1]
+    length = a._shape[1]
     if start is not None:
         place = length - 1 if reverse else 0
         first = b.narrow(1, place, 1) + a.narrow(1, place, 1) * start.unsqueeze(1)
@@ -46,8 +46,8 @@ def linear_scan(a: Tensor, b: Tensor, start: Tensor | None = None, reverse: bool
 def _d_linear_scan(
     g: Tensor, y: Tensor, a: Tensor, b: Tensor, start: Tensor | None = None, reverse: bool = False
 ) -> tuple[Tensor | None, ...]:
-    length = a.shape[1]
-    edge = y.new_zeros((y.shape[0], 1, *y.shape[2:]))
+    length = a._shape[1]
+    edge = y.new_zeros((y._shape[0], 1, *y._shape[2:]))
     begin = edge if start is None else start.unsqueeze(1)
     if reverse:
         following, before = cat([edge, a.narrow(1, 0, length - 1)], 1), cat([y.narrow(1, 1, length - 1), begin], 1)
@@ -67,7 +67,7 @@ def _advance_states(
 ) -> Tensor:  # fmt: skip
     kept = (steps.unsqueeze(-1) * decay).exp()  # (B, T, C, N)
     added = (steps * x).unsqueeze(-1) * inward.unsqueeze(2)
-    tokens = x.shape[1]
+    tokens = x._shape[1]
     states = kept * state.unsqueeze(1) + added if tokens == 1 else linear_scan(kept, added, state)
     state.copy_(states.select(1, tokens - 1))
     return (states * outward.unsqueeze(2)).sum(-1)
@@ -80,13 +80,13 @@ def advance_states(
     numbers for each channel. x and steps (B, T, C), inward and outward (B, T, N), decay (C, N), state (B, C, N), which
     is changed in place → (B, T, C).
     """
-    (texts, tokens, channels), size = x.shape, decay.shape[-1]
+    (texts, tokens, channels), size = x._shape, decay._shape[-1]
     shapes = {
-        "state": (texts, channels, size), "steps": x.shape, "inward": (texts, tokens, size),
+        "state": (texts, channels, size), "steps": x._shape, "inward": (texts, tokens, size),
         "outward": (texts, tokens, size), "decay": (channels, size),
     }  # fmt: skip
     for (name, shape), t in zip(shapes.items(), (state, steps, inward, outward, decay), strict=True):
-        if t.shape != shape or tokens < 1:
+        if t._shape != shape or tokens < 1:
             raise ValueError(f"advance_states: {name} is {describe(t)}, expected {list(shape)}, and T at least 1")
     if any(t.requires_grad for t in (state, x, steps, inward, outward, decay)):
         raise ValueError("advance_states: changes the state in place, so it takes tensors without gradients")

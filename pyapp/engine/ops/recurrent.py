@@ -21,7 +21,7 @@ _WITH_KERNELS = (float32, float64)
 
 def _lstm_next(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """The next h and c, as in `lstm_cell`."""
-    n = c.shape[-1]
+    n = c._shape[-1]
     take, forget = gates[:, :n].sigmoid(), gates[:, n : 2 * n].sigmoid()
     c = forget * c + take * gates[:, 2 * n : 3 * n].tanh()
     return gates[:, 3 * n :].sigmoid() * c.tanh(), c
@@ -29,7 +29,7 @@ def _lstm_next(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
 
 def _gru_next(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     """The next h, as in `gru_cell`."""
-    n = h.shape[-1]
+    n = h._shape[-1]
     both = (x[:, : 2 * n] + hidden[:, : 2 * n]).sigmoid()
     reset, update = both[:, :n], both[:, n:]
     new = (x[:, 2 * n :] + reset * hidden[:, 2 * n :]).tanh()
@@ -75,8 +75,8 @@ def lstm_steps(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = 
     """x (T, B, 4H), with the biases; the first h and c (B, H); weight (4H, H) → (2, T, B, H): h and c after each
     step. `reverse`: from the last step to the first.
     """
-    found: list[tuple[Tensor, Tensor]] = [(h, c)] * x.shape[0]
-    for t in steps_of(x.shape[0], reverse):
+    found: list[tuple[Tensor, Tensor]] = [(h, c)] * x._shape[0]
+    for t in steps_of(x._shape[0], reverse):
         h, c = lstm_cell(x[t] + linear(h, weight), c)
         found[t] = h, c
     return stack([stack([one[i] for one in found]) for i in range(2)])
@@ -88,8 +88,8 @@ lstm_steps_backward = fused_gradient(lstm_steps, of_result=True)
 @op(saves="both")
 def gru_steps(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False) -> Tensor:
     """x (T, B, 3H); the first h (B, H); weight (3H, H) and bias (3H) of h's share → (T, B, H): h after each step."""
-    found = [h] * x.shape[0]
-    for t in steps_of(x.shape[0], reverse):
+    found = [h] * x._shape[0]
+    for t in steps_of(x._shape[0], reverse):
         h = found[t] = gru_cell(x[t], linear(h, weight, bias), h)
     return stack(found)
 
@@ -102,8 +102,8 @@ def rnn_steps(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", re
     """x (T, B, H), with the biases; the first h (B, H); weight (H, H); "tanh" or "relu" → (T, B, H): h after each
     step.
     """
-    found = [h] * x.shape[0]
-    for t in steps_of(x.shape[0], reverse):
+    found = [h] * x._shape[0]
+    for t in steps_of(x._shape[0], reverse):
         total = x[t] + linear(h, weight)
         h = found[t] = total.tanh() if activation == "tanh" else total.relu()
     return stack(found)

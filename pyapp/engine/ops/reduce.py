@@ -27,16 +27,16 @@ from .view import _expand
 
 def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     """The gradient of a reduction, shaped so that it broadcasts over x."""
-    if not gradient.shape:
+    if not gradient._shape:
         return gradient
     found = reduced_dims(dims, x.ndim, "backward")
     if not keepdim:
-        gradient = gradient.reshape(tuple(1 if i in found else size for i, size in enumerate(x.shape)))
+        gradient = gradient.reshape(tuple(1 if i in found else size for i, size in enumerate(x._shape)))
     return gradient
 
 
 def _d_sum(gradient: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    whole = _expand(_spread(gradient, x, dim, keepdim), x.shape)
+    whole = _expand(_spread(gradient, x, dim, keepdim), x._shape)
     return whole if whole.dtype is x.dtype else whole.to(x.dtype)
 
 
@@ -85,7 +85,7 @@ def _d_mean(g: Tensor, _: Any, x: Tensor, dim: Any, keepdim: bool) -> tuple[Tens
 
 
 def _count(x: Tensor, dim: Any) -> float:
-    shape = x.shape
+    shape = x._shape
     count = prod(shape if dim is None else [shape[d] for d in reduced_dims(dim, len(shape), "mean")])
     return count or float("nan")
 
@@ -109,7 +109,7 @@ def var(x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = 
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     if x.dtype.is_complex:  # both parts vary independently
         return var(x.real, dim, correction, keepdim) + var(x.imag, dim, correction, keepdim)
-    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
+    left = prod(x._shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
     if left <= 0 or not x.dtype.has_gradient:
         return _variance.definition(x, dim, correction, keepdim)  # type: ignore[misc]
     return _variance(x, dim, correction, keepdim)
@@ -118,7 +118,7 @@ def var(x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = 
 @op(name="_variance")
 def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
     """var of float32 and float64."""
-    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
+    left = prod(x._shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
     if left <= 0:
         return _unbounded(x - mean(x, dim, True).detach(), dim, keepdim)
     centred = x - mean(x, dim, True)
@@ -127,7 +127,7 @@ def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
 
 @_variance.gradient
 def _d_variance(g: Tensor, _: Any, x: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Any, ...]:
-    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
+    left = prod(x._shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
     return ((x - mean(x, dim, True)) * (_spread(g, x, dim, keepdim) * (2 / left)),)
 
 
@@ -213,7 +213,7 @@ def _d_found_extreme(
     g: Tensor, y: Tensor, x: Tensor, largest: bool, dim: Any = None, keepdim: bool = False
 ) -> tuple[Tensor, ...]:
     """Equal elements share the gradient, as those that are NaN do, as in torch."""
-    if not y.shape and g.dtype is x.dtype is _dtype.float32:
+    if not y._shape and g.dtype is x.dtype is _dtype.float32:
         hit = (_where_largest if largest else _where_smallest)(x, y)
         return (hit * (g / sum(hit)),)
     hit = ((x == _spread(y, x, dim, keepdim)) | (x != x)).to(g.dtype)
@@ -256,10 +256,10 @@ argmin = function(method=True)(_arg("argmin"))
 
 def _squeezed(x: Tensor, dim: int) -> Tensor:
     """A new dense tensor without its dim of size one."""
-    if x._requires_grad or STATE.traced or type(x) is not Tensor or not x.shape:
+    if x._requires_grad or STATE.traced or type(x) is not Tensor or not x._shape:
         return x.squeeze(dim)
-    d = normalize_dim(dim, len(x.shape), "squeeze")
-    shape, strides = x.shape[:d] + x.shape[d + 1 :], x.strides[:d] + x.strides[d + 1 :]
+    d = normalize_dim(dim, len(x._shape), "squeeze")
+    shape, strides = x._shape[:d] + x._shape[d + 1 :], x.strides[:d] + x.strides[d + 1 :]
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
@@ -374,7 +374,7 @@ def _sum_to_size(x: Tensor, *size: Any) -> Tensor:
     target = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     extra = x.ndim - len(target)
     kept = (1,) * extra + tuple(target)
-    if extra < 0 or not {1} >= {n for n, m in zip(kept, x.shape, strict=True) if n != m}:
+    if extra < 0 or not {1} >= {n for n, m in zip(kept, x._shape, strict=True) if n != m}:
         raise RuntimeError(f"sum_to_size: {target} is not broadcast to {describe(x)}")
-    dims = [d for d, (n, m) in enumerate(zip(kept, x.shape, strict=True)) if n != m or d < extra]
+    dims = [d for d, (n, m) in enumerate(zip(kept, x._shape, strict=True)) if n != m or d < extra]
     return x.sum(dims, True).reshape(target) if dims else x

@@ -56,7 +56,7 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
     if dims is None:
         if len(by) != 1:
             raise ValueError(f"roll: shifts {by} need dims for {describe(x)}")
-        return reshape(_roll(reshape(x, -1), by, (0,)), x.shape)
+        return reshape(_roll(reshape(x, -1), by, (0,)), x._shape)
     named = _listed(dims)
     if len(named) != len(by):
         raise ValueError(f"roll: shifts {by} and dims {named} differ in number")

@@ -21,7 +21,7 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     counts = as_shape(times)
     if len(counts) < x.ndim:
         raise ValueError(f"repeat: {counts} names fewer dims than {describe(x)} has")
-    shape = (1,) * (len(counts) - x.ndim) + x.shape
+    shape = (1,) * (len(counts) - x.ndim) + x._shape
     # A dim of copies before each that is repeated.
     spread = [size for n, count in zip(shape, counts, strict=True) for size in ((n,) if count == 1 else (count, n))]
     ones = [size for n, count in zip(shape, counts, strict=True) for size in ((n,) if count == 1 else (1, n))]
@@ -45,11 +45,11 @@ def repeat_interleave(
     vector of counts: each index, repeated by its count. `output_size`: the size of the result's dim, which must be it.
     """
     if repeats is None:
-        x, repeats = int64_tensor(np.arange(x.shape[0])), x
+        x, repeats = int64_tensor(np.arange(x._shape[0])), x
     if dim is None:
         x, dim = reshape(x, -1), 0
     at = normalize_dim(dim, x.ndim, "repeat_interleave")
-    size = x.shape[at]
+    size = x._shape[at]
     if isinstance(repeats, Tensor) and (repeats.dtype.category != 1 or repeats.ndim > 1):
         raise TypeError(f"repeat_interleave: repeats are integers (N,), not {describe(repeats)}")
     counts = array_of(repeats).astype(np.int64).reshape(-1)
@@ -61,5 +61,5 @@ def repeat_interleave(
     if output_size is not None and total != output_size:
         raise ValueError(f"repeat_interleave: the result has {total:.0f} entries in dim {dim}, not {output_size}")
     if total >= LARGE:  # MemoryError before the indices are made, where there is no room for the result
-        x.new_empty((*x.shape[:at], int(total), *x.shape[at + 1 :]))
+        x.new_empty((*x._shape[:at], int(total), *x._shape[at + 1 :]))
     return x.index_select(dim, int64_tensor(np.repeat(np.arange(size), counts.astype(np.intp))))

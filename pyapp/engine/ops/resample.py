@@ -235,13 +235,13 @@ def _output_sizes(
         scales: list[float | None] = [None] * dims
     else:
         factors = [float(scale_factor)] * dims if isinstance(scale_factor, (int, float)) else list(scale_factor)
-        sizes = [floor(n * f) for n, f in zip(x.shape[2:], factors, strict=False)]
+        sizes = [floor(n * f) for n, f in zip(x._shape[2:], factors, strict=False)]
         scales = [None] * dims if recompute else [float(f) for f in factors]
     if len(sizes) != dims or len(scales) != dims:
         raise ValueError(f"interpolate: {size or scale_factor} does not name the {dims} dims of {describe(x)}")
     if max(sizes, default=1) >= 1 << 31:
         raise MemoryError(f"interpolate: the size {tuple(sizes)} of the result is beyond 2**31")
-    if min(sizes, default=1) < 1 or 0 in x.shape[2:]:
+    if min(sizes, default=1) < 1 or 0 in x._shape[2:]:
         raise ValueError(f"interpolate: cannot bring {describe(x)} to {tuple(sizes)}")
     return sizes, scales
 
@@ -265,7 +265,7 @@ def interpolate(
         if mode == "area":
             return getattr(pool, f"adaptive_avg_pool{x.ndim - 2}d")(x, sizes)
         for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
-            x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest").to(x.device))
+            x = x.index_select(2 + i, _nearest(x._shape[2 + i], out, scale, mode != "nearest").to(x.device))
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
@@ -273,7 +273,7 @@ def interpolate(
     of_bytes = x.dtype.name == "uint8"
     for dim in range(x.ndim - 1, 1, -1) if of_bytes else range(2, x.ndim):  # of bytes in torch's order
         out, scale = sizes[dim - 2], scales[dim - 2]
-        sampling = (x.shape[dim], out, scale, kind, bool(align_corners), bool(antialias))
+        sampling = (x._shape[dim], out, scale, kind, bool(align_corners), bool(antialias))
         x = (
             resampled_bytes(x, dim, _samples_of_bytes(*sampling))
             if of_bytes
@@ -316,7 +316,7 @@ def _picked(flat: Tensor, sizes: Sequence[int], at: Sequence[Tensor]) -> Tensor:
         index = safe if index is None else index * size + safe
         inside = valid if inside is None else inside.logical_and(valid)
     assert index is not None and inside is not None
-    shape = (flat.shape[0], flat.shape[1], index.shape[1])
+    shape = (flat._shape[0], flat._shape[1], index._shape[1])
     return flat.gather(2, expand(index.unsqueeze(1), shape)) * inside.unsqueeze(1).to(flat.dtype)
 
 
@@ -344,17 +344,17 @@ def _without_slope(y: Tensor, grid: Tensor) -> Tensor:
 
 @op()
 def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> Tensor:
-    dims, sizes, out = x.ndim - 2, x.shape[2:], grid.shape[1:-1]
-    flat = reshape(x, (x.shape[0], x.shape[1], prod(sizes)))
-    places = reshape(grid, (grid.shape[0], prod(out), dims))
+    dims, sizes, out = x.ndim - 2, x._shape[2:], grid._shape[1:-1]
+    flat = reshape(x, (x._shape[0], x._shape[1], prod(sizes)))
+    places = reshape(grid, (grid._shape[0], prod(out), dims))
     at = [_unnormalized(places[:, :, dims - 1 - i], n, corners) for i, n in enumerate(sizes)]
     if mode == "bicubic":
         y = _sample_cubic(flat, sizes, at, padding_mode, corners)
-        return reshape(y, (*x.shape[:2], *out))
+        return reshape(y, (*x._shape[:2], *out))
     at = [_bounded(a, n, padding_mode, corners) for a, n in zip(at, sizes, strict=True)]
     if mode == "nearest":
         y = _picked(flat, sizes, [a.detach().round() for a in at])
-        return _without_slope(reshape(y, (*x.shape[:2], *out)), grid)
+        return _without_slope(reshape(y, (*x._shape[:2], *out)), grid)
     total = None
     bases = [a.detach().floor() for a in at]
     for shifts in product(range(2), repeat=dims):
@@ -366,7 +366,7 @@ def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners:
         part = _picked(flat, sizes, [b + k for b, k in zip(bases, shifts, strict=True)]) * share.unsqueeze(1)
         total = part if total is None else total + part
     assert total is not None
-    return reshape(total, (*x.shape[:2], *out))
+    return reshape(total, (*x._shape[:2], *out))
 
 
 _grid_sample_backward = fused_gradient(_grid_sample)
@@ -381,7 +381,7 @@ def grid_sample(
     "reflection" (Jaderberg et al. 2015, arXiv 1506.02025).
     """
     dims = x.ndim - 2
-    if dims not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != dims or grid.shape[0] != x.shape[0]:
+    if dims not in (2, 3) or grid.ndim != x.ndim or grid._shape[-1] != dims or grid._shape[0] != x._shape[0]:
         raise ValueError(f"grid_sample: {describe(x)} and grid {describe(grid)} do not fit")
     if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and dims == 3):
         raise ValueError(f"grid_sample: mode {mode!r} does not fit {describe(x)}")
@@ -396,7 +396,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     dims = len(size) - 2
     if not theta.dtype.is_floating_point:
         raise ValueError(f"affine_grid: theta must be floating-point, not {describe(theta)}")
-    if dims not in (2, 3) or theta.shape != (size[0], dims, dims + 1):
+    if dims not in (2, 3) or theta._shape != (size[0], dims, dims + 1):
         raise ValueError(f"affine_grid: theta {describe(theta)} does not fit the size {tuple(size)}")
     theta.new_empty((size[0], *size[2:], dims + 1))  # MemoryError at once where there is no room for the result
     axes = []
@@ -415,9 +415,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) → (..., C, H r, W r) (Shi et al. 2016, arXiv 1609.05158)."""
     r = index(upscale_factor)
-    if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
+    if x.ndim < 3 or r < 1 or x._shape[-3] % (r * r):
         raise ValueError(f"pixel_shuffle: the channels of {describe(x)} must be a multiple of {r * r}")
-    lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
+    lead, (c, h, w) = x._shape[:-3], x._shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c // (r * r), r, r, h, w))
     shuffled = permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))._row_major()
@@ -428,9 +428,9 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) → (..., C r², H, W)."""
     r = index(downscale_factor)
-    if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
+    if x.ndim < 3 or r < 1 or x._shape[-1] % r or x._shape[-2] % r:
         raise ValueError(f"pixel_unshuffle: the height and width of {describe(x)} must be multiples of {r}")
-    lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
+    lead, (c, h, w) = x._shape[:-3], x._shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c, h // r, r, w // r, r))
     shuffled = permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3))._row_major()
@@ -440,7 +440,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
 @function()
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """(N, C, ...): the channels, in `groups` rows, read column by column (Zhang et al. 2017, arXiv 1707.01083)."""
-    if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
+    if x.ndim < 3 or groups < 1 or x._shape[1] % groups:
         raise ValueError(f"channel_shuffle: the channels of {describe(x)} must be a multiple of {groups}")
-    rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim)))._row_major(), x.shape)
+    rows = reshape(x, (x._shape[0], groups, x._shape[1] // groups, *x._shape[2:]))
+    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim)))._row_major(), x._shape)

@@ -46,31 +46,31 @@ def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
 @op()
 def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Tensor:
     """Rotates pairs of the first R features of x (..., T, H, D) by the angles of their positions."""
-    tokens, rotated = x.shape[-3], 2 * table.shape[1]
+    tokens, rotated = x._shape[-3], 2 * table._shape[1]
     if STATE.traced and position is not None:
-        places = position if position.shape[-1] == tokens else position + arange(tokens, device=position.device)
+        places = position if position._shape[-1] == tokens else position + arange(tokens, device=position.device)
         angles = table[places]  # (T, R / 2, 2) or (B, T, R / 2, 2)
     elif position is None or position.numel() == 1:
         start = 0 if position is None else int(position.item())
-        if start < 0 or start + tokens > table.shape[0]:
+        if start < 0 or start + tokens > table._shape[0]:
             last = start + tokens - 1
             raise IndexError(f"rope: positions {start} .. {last} are outside the table of {table.shape[0]}")
         angles = table[start : start + tokens]  # (T, R / 2, 2)
     else:
-        if position.numel() and not 0 <= int(position.min().item()) <= int(position.max().item()) < table.shape[0]:
+        if position.numel() and not 0 <= int(position.min().item()) <= int(position.max().item()) < table._shape[0]:
             raise IndexError(f"rope: some positions are outside the table of {table.shape[0]}")
         angles = table[position]  # (T, R / 2, 2) or (B, T, R / 2, 2)
     angles = angles.unsqueeze(-3)  # (T, 1, R / 2, 2) or (B, T, 1, R / 2, 2)
     cos, sin = angles[..., 0], angles[..., 1]
-    turned = x if rotated == x.shape[-1] else x[..., :rotated]
+    turned = x if rotated == x._shape[-1] else x[..., :rotated]
     if interleaved:
-        pairs = turned.reshape(*x.shape[:-1], rotated // 2, 2)
+        pairs = turned.reshape(*x._shape[:-1], rotated // 2, 2)
         a, b = pairs[..., 0], pairs[..., 1]
-        turned = stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(*x.shape[:-1], rotated)
+        turned = stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(*x._shape[:-1], rotated)
     else:
         a, b = turned[..., : rotated // 2], turned[..., rotated // 2 :]
         turned = cat([a * cos - b * sin, a * sin + b * cos], -1)
-    return turned if rotated == x.shape[-1] else cat([turned, x[..., rotated:]], -1)
+    return turned if rotated == x._shape[-1] else cat([turned, x[..., rotated:]], -1)
 
 
 @_rope.gradient
@@ -93,14 +93,14 @@ def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: 
     the halves of the R features (Hugging Face's).
     """
     _check_table(table)
-    if x.ndim < 3 or x.shape[-1] < 2 * table.shape[1]:
+    if x.ndim < 3 or x._shape[-1] < 2 * table._shape[1]:
         raise ValueError(
             f"rope: {describe(x)} is not (..., T, H, D) with D at least {2 * table.shape[1]}, as the table asks"
         )
     if position is not None:
-        tokens = x.shape[-3]
-        whole = x.ndim == 4 and position.shape == (x.shape[0], tokens)
-        if position.dtype.category != 1 or (position.shape not in ((1,), (tokens,)) and not whole):
+        tokens = x._shape[-3]
+        whole = x.ndim == 4 and position._shape == (x._shape[0], tokens)
+        if position.dtype.category != 1 or (position._shape not in ((1,), (tokens,)) and not whole):
             raise ValueError(
                 f"rope: positions are integers, (1,), ({tokens},) or (B, {tokens}), not {describe(position)}"
             )
@@ -108,5 +108,5 @@ def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: 
 
 
 def _check_table(table: Tensor) -> None:
-    if table.ndim != 3 or table.shape[2] != 2:
+    if table.ndim != 3 or table._shape[2] != 2:
         raise ValueError(f"a table is (P, R / 2, 2), not {describe(table)}")

@@ -24,7 +24,7 @@ def batch_normalized(
     """x (N, C, ...) by the statistics of each channel, times weight plus bias (C,); mean and variance (C,), outside the
     graph.
     """
-    channels, (weight, bias) = x.shape[1], widened(x, weight, bias)
+    channels, (weight, bias) = x._shape[1], widened(x, weight, bias)
     statistics = empty_contiguous((channels, 3), x.dtype, x.device)
     y = _channel_norm(x, weight, bias, statistics, 0, eps)
     # One copy side by side, instead of one of each where they are read.
@@ -106,9 +106,9 @@ def batch_norm(
             raise ValueError("batch_norm: evaluation needs running_mean and running_var")
         found: Tensor = _batch_norm(x, *widened(x, running_mean, running_var, weight, bias), eps)
         return found
-    count = x.numel() // max(1, x.shape[1])
+    count = x.numel() // max(1, x._shape[1])
     if not x.numel():  # nothing to normalise, and no statistics
-        nothing = x.new_zeros(x.shape[1])
+        nothing = x.new_zeros(x._shape[1])
         empty: Tensor = _batch_norm(x, nothing, nothing, weight, bias, eps)
         return empty
     if count < 2:
@@ -133,10 +133,10 @@ def instance_norm(
         return wide.to(x.dtype)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
-    count = prod(x.shape[2:])
+    count = prod(x._shape[2:])
     if count < 2:
         raise ValueError(f"instance_norm: needs more than one value per channel, got {describe(x)}")
-    (samples, channels), (weight, bias) = x.shape[:2], widened(x, weight, bias)
+    (samples, channels), (weight, bias) = x._shape[:2], widened(x, weight, bias)
     statistics = _space_for_statistics(x, samples * channels, weight, bias)
     if statistics is None and running_mean is not None:
         statistics = x.new_empty((samples * channels, 3))

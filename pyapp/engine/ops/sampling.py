@@ -80,7 +80,7 @@ def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
 
 def _checked_logits(name: str, logits: Tensor) -> Tensor:
     refuse_capture(name)  # its result is a Python number
-    if logits.dtype is not _dtype.float32 or len(logits.shape) != 1 or not logits.shape[0]:
+    if logits.dtype is not _dtype.float32 or len(logits._shape) != 1 or not logits._shape[0]:
         raise ValueError(f"{name}: takes logits (V,) in float32, got {describe(logits)}")
     return dense(logits)
 
@@ -185,8 +185,8 @@ def start_sample(
         buffers.replay()
         return
     row = _checked_logits("sample", logits)
-    vocabulary = row.shape[0]
-    if buffers.candidates.shape[0] < 2 * vocabulary:
+    vocabulary = row._shape[0]
+    if buffers.candidates._shape[0] < 2 * vocabulary:
         raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
     if row.device is not buffers.token.device:
         raise ValueError(

@@ -28,12 +28,12 @@ from .view import as_strided, expand, reshape
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """g at the index for the entries of the source that are used, zeros for the rest."""
     if not index.numel():
-        return zeros(source.shape, dtype=g.dtype, device=g.device)
+        return zeros(source._shape, dtype=g.dtype, device=g.device)
     part = g.gather(dim, index)
     if not source.ndim:
         return reshape(part, ())
     return pad(
-        part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
+        part, [n for size, had in zip(source._shape[::-1], part._shape[::-1], strict=True) for n in (0, size - had)]
     )
 
 
@@ -89,7 +89,7 @@ def _scatter_by_name(
     if reduce not in ("add", "multiply"):
         raise ValueError(f"scatter: reduce is 'add' or 'multiply', not {reduce!r}")
     if not isinstance(source, Tensor):
-        source = x.new_full(index.shape, source)
+        source = x.new_full(index._shape, source)
     return scatter_reduce(x, dim, index, source, "sum" if reduce == "add" else "prod")
 
 
@@ -131,13 +131,13 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
         raise TypeError(f"index_add: the index must be a vector of integers, got {describe(index)}")
     if source.dtype is not x.dtype:
         raise TypeError(f"index_add: {describe(x)} and the source {describe(source)} differ in dtype")
-    if source.shape != (*x.shape[:d], index.shape[0], *x.shape[d + 1 :]):
+    if source._shape != (*x._shape[:d], index._shape[0], *x._shape[d + 1 :]):
         raise ValueError(
             f"index_add: the source {describe(source)} does not fit {describe(x)} at {index.shape[0]} "
             f"indices of dim {dim}"
         )
     array = index.array_to_check()
-    if _is_outside(array, x.shape[d]):
+    if _is_outside(array, x._shape[d]):
         raise IndexError(
             f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
         )
@@ -156,7 +156,7 @@ def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
     d = normalize_dim(dim, x.ndim, name)
     if index.dtype.category != 1 or index.ndim > 1:
         raise TypeError(f"{name}: the index must be a vector of integers, got {describe(index)}")
-    array, size = index.array_to_check(), x.shape[d]
+    array, size = index.array_to_check(), x._shape[d]
     if _is_outside(array, size) and (name != "index_fill" or array.min() < -size or array.max() >= size):
         raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}")
     return (slice(None),) * d + (index if index.ndim else index.reshape(1),) + (slice(None),) * (x.ndim - 1 - d)
@@ -169,7 +169,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         return reshape(index_fill(reshape(x, 1), dim, index, value), ())
     places = _along(x, dim, index, "index_fill")
     if isinstance(value, Tensor) and value.requires_grad and not value.ndim:  # equal indices are one place
-        chosen = zeros(x.shape[dim], dtype=bool_, device=x.device)
+        chosen = zeros(x._shape[dim], dtype=bool_, device=x.device)
         d = normalize_dim(dim, x.ndim, "index_fill")
         chosen[places[d]] = True
         return where(reshape(chosen, (-1,) + (1,) * (x.ndim - 1 - d)), value.to(x.dtype), x)
@@ -185,7 +185,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
             return reshape(index_copy(reshape(x, 1), dim, index, source), ())
     where_ = _along(x, dim, index, "index_copy")
     d = normalize_dim(dim, x.ndim, "index_copy")
-    if source.shape != (*x.shape[:d], index.numel(), *x.shape[d + 1 :]):
+    if source._shape != (*x._shape[:d], index.numel(), *x._shape[d + 1 :]):
         raise ValueError(
             f"index_copy: the source {describe(source)} does not fit {describe(x)} at {index.numel()} indices"
         )
@@ -200,8 +200,8 @@ def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: 
         return _put(x, values, index)
 
     entries = (*index, *(slice(None),) * (x.ndim - sum(i.ndim if i.dtype is bool_ else 1 for i in index)))
-    shape = x.detach()[index].shape
-    return x + _take_back(expand(values, shape), x.shape, entries)
+    shape = x.detach()[index]._shape
+    return x + _take_back(expand(values, shape), x._shape, entries)
 
 
 @function(method=True, in_place=True)
@@ -209,7 +209,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the first elements of source, in order, where the mask holds."""
     if mask.dtype is not bool_:
         raise TypeError(f"masked_scatter: the mask is a tensor of bools, not {describe(mask)}")
-    shape = broadcast_shapes(x.shape, mask.shape, op="masked_scatter")
+    shape = broadcast_shapes(x._shape, mask._shape, op="masked_scatter")
     wide, seen = expand(x, shape), expand(mask, shape)
     count = int(seen.sum())
     if source.numel() < count:
@@ -243,14 +243,14 @@ def _d_scatter_extreme(
     g: Tensor, y: Tensor, x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool
 ) -> Any:
     """prod: the product of the others; amax, amin: shared by equals."""
-    part = source[tuple(slice(n) for n in index.shape)] if index.ndim == source.ndim else reshape(source, index.shape)
+    part = source[tuple(slice(n) for n in index._shape)] if index.ndim == source.ndim else reshape(source, index._shape)
     own: Tensor | float = 1.0 if include_self else (~_touched(x, dim, index)).to(g.dtype)
     if reduce == "prod":
         zero, hole = (part == 0).to(g.dtype), (x == 0).to(g.dtype) * own
         if bool(zero.any()) or bool(hole.any()):  # the product of the others, where one factor is 0
             whole = where(x == 0, 1.0, x) if include_self else where(_touched(x, dim, index), 1.0, x)
             rest = _scatter_extreme(whole, where(part == 0, 1.0, part), dim, index, "prod", True)
-            count = zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, zero) + hole
+            count = zeros(y._shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, zero) + hole
             alone = g * where(count == 1, rest, 0.0)
             usual = g * where(count == 0, rest, 0.0)
             g_x = where(x == 0, alone, usual / where(x == 0, 1.0, x)) * own
@@ -259,14 +259,14 @@ def _d_scatter_extreme(
             g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
     else:
         hit_x, hit = (x == y).to(g.dtype) * own, (part == y.gather(dim, index)).to(g.dtype)
-        shares = g / zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
+        shares = g / zeros(y._shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
         g_x, g_part = shares * hit_x, shares.gather(dim, index) * hit
     if not include_self:
         g_x = where(_touched(x, dim, index), 0, g)
     if part.ndim != source.ndim:
-        g_part = reshape(g_part, source.shape)
-    elif part.shape != source.shape:
-        widths = [n for a, b in zip(reversed(source.shape), reversed(part.shape), strict=True) for n in (0, a - b)]
+        g_part = reshape(g_part, source._shape)
+    elif part._shape != source._shape:
+        widths = [n for a, b in zip(reversed(source._shape), reversed(part._shape), strict=True) for n in (0, a - b)]
         g_part = pad(g_part, widths)
     return g_x, g_part
 
@@ -277,11 +277,11 @@ def _touched(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def _hits(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """How often each element of x is hit, as float32; dims along which an index is repeated have one element."""
-    shape = list(x.shape)
+    shape = list(x._shape)
     for d, stride in enumerate(index.strides):
-        if d != dim and not stride and index.shape[d] == shape[d]:
+        if d != dim and not stride and index._shape[d] == shape[d]:
             index, shape[d] = index.narrow(d, 0, 1), 1
-    return zeros(shape, device=x.device).scatter_add(dim, index, ones(index.shape, device=x.device))
+    return zeros(shape, device=x.device).scatter_add(dim, index, ones(index._shape, device=x.device))
 
 
 @function(method=True, in_place=True)
@@ -318,7 +318,7 @@ def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Te
     """A copy of x with src written to a view of it."""
     whole = x._row_major()
     part = part_of(whole)
-    if src.shape != part.shape:
+    if src._shape != part._shape:
         raise ValueError(f"{name}: {describe(src)} does not have the shape of that part of {describe(x)}, {part.shape}")
     part.copy_(src.to(x.dtype))
     return whole
@@ -357,7 +357,7 @@ def slice_scatter(
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with the elements of source, in order, at indices into the flattened x; with `accumulate` they are added."""
     flat = index_put(x.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
-    return flat.reshape(x.shape)
+    return flat.reshape(x._shape)
 
 
 @method("put_")
@@ -377,7 +377,7 @@ def index_reduce(
         return index_reduce(x.reshape(1), 0, index, source.reshape(-1), reduce, include_self=include_self).reshape(())
     shape = [1] * max(x.ndim, 1)
     shape[d] = -1
-    at = index.to("int64").reshape(shape).expand(*source.shape)
+    at = index.to("int64").reshape(shape).expand(*source._shape)
     return scatter_reduce(x, d, at, source, reduce, include_self=include_self)
 
 
@@ -406,17 +406,17 @@ def segment_reduce(
     if lengths is None and offsets is None:
         raise ValueError("segment_reduce: takes lengths or offsets of the pieces")
     sizes: Tensor = lengths if lengths is not None else offsets.diff()  # type: ignore[union-attr]
-    batch, count = data.shape[:d], data.shape[d]
-    if sizes.shape[:-1] != batch:
+    batch, count = data._shape[:d], data._shape[d]
+    if sizes._shape[:-1] != batch:
         raise ValueError(f"segment_reduce: along dim {d} of {describe(data)} the lengths are {batch + ('S',)}, "
                          f"not {describe(sizes)}")  # fmt: skip
     if not unsafe and not bool(((sizes >= 0).all(-1) & (sizes.sum(-1) == count)).all()):
         raise ValueError(f"segment_reduce: the lengths are at least 0 and add up to {count}, the size of dim {d}")
     kind, neutral = _SEGMENTS[reduce]
-    pieces, rest = sizes.shape[-1], data.shape[d + 1 :]
+    pieces, rest = sizes._shape[-1], data._shape[d + 1 :]
     places = arange(count, device=data.device).expand(*batch, count).contiguous()
     at = searchsorted(sizes.cumsum(-1), places, right=True)
-    index = at.reshape(*batch, count, *(1,) * len(rest)).expand(data.shape)
+    index = at.reshape(*batch, count, *(1,) * len(rest)).expand(data._shape)
     start = data.new_full((*batch, pieces + 1, *rest), neutral if initial is None else initial)
     found = start.scatter_reduce(d, index, data, kind).narrow(d, 0, pieces)  # what is beyond the last piece is dropped
     if reduce != "mean":

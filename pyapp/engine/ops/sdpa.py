@@ -31,20 +31,20 @@ def _seen(tokens: int, keys: int, causal: bool, window: int | tuple[int, int] | 
 def _has_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether (..., H, L, E) are at most one batch of heads, with a mask that broadcasts to them: _masked_attention."""
     rank = q.ndim
-    if rank > 4 or k.ndim != rank or v.ndim != rank or k.shape[:-1] != v.shape[:-1]:
+    if rank > 4 or k.ndim != rank or v.ndim != rank or k._shape[:-1] != v._shape[:-1]:
         return False
-    if q.shape[:-2] != k.shape[:-2] and not (grouped and q.shape[:-3] == k.shape[:-3]):
+    if q._shape[:-2] != k._shape[:-2] and not (grouped and q._shape[:-3] == k._shape[:-3]):
         return False
     if mask is None:
         return True
-    wanted = (*q.shape[:-1], k.shape[-2])
-    fits = mask.ndim <= rank and all(n in (1, m) for n, m in zip(mask.shape[::-1], wanted[::-1], strict=False))
+    wanted = (*q._shape[:-1], k._shape[-2])
+    fits = mask.ndim <= rank and all(n in (1, m) for n, m in zip(mask._shape[::-1], wanted[::-1], strict=False))
     return fits and (mask.dtype is _dtype.bool_ or mask.dtype.is_floating_point)
 
 
 def _four(x: Tensor) -> Tensor:
     """x with leading dims of size one, up to four dims."""
-    return x if x.ndim == 4 else reshape(x, (1,) * (4 - x.ndim) + x.shape)
+    return x if x.ndim == 4 else reshape(x, (1,) * (4 - x.ndim) + x._shape)
 
 
 def _swapped(x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def _tokens_first(x: Tensor, learns: bool) -> Tensor:
     """(..., H, T, D), up to four dims, → (B, T, H, D)."""
     if learns:
         return _swapped(_four(x))
-    shape, strides = x.shape, x.strides  # without views that autograd would follow
+    shape, strides = x._shape, x.strides  # without views that autograd would follow
     while len(shape) < 4:
         shape, strides = (1, *shape), (0, *strides)
     (b, h, t, d), (of_b, of_h, of_t, of_d) = shape, strides
@@ -75,10 +75,10 @@ def _heads_first(y: Tensor, shape: tuple[int, ...], learns: bool) -> Tensor:
 def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:
     fit = (
         min(q.ndim, k.ndim, v.ndim) >= 2
-        and q.shape[-1] == k.shape[-1]
-        and k.shape[-2] == v.shape[-2]
-        and (not grouped or (q.ndim >= 3 and k.shape[-3] > 0 and q.shape[-3] % k.shape[-3] == 0))
-        and (not grouped or k.shape[-3] == v.shape[-3])
+        and q._shape[-1] == k._shape[-1]
+        and k._shape[-2] == v._shape[-2]
+        and (not grouped or (q.ndim >= 3 and k._shape[-3] > 0 and q._shape[-3] % k._shape[-3] == 0))
+        and (not grouped or k._shape[-3] == v._shape[-3])
     )
     if not fit:
         raise ValueError(
@@ -101,8 +101,8 @@ def scaled_dot_product_attention(
     that are further away. scale defaults to 1 / sqrt(E). A row without any visible key gives 0, as in torch.
     """
     _check(query, key, value, enable_gqa)
-    factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
-    tokens, keys = query.shape[-2], key.shape[-2]
+    factor = 1.0 / sqrt(query._shape[-1] or 1) if scale is None else scale
+    tokens, keys = query._shape[-2], key._shape[-2]
     if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):
         learns = STATE.enabled and (query._requires_grad or key._requires_grad or value._requires_grad)
         learns = learns or STATE.traced or not query.dense  # by views that an observer sees, or a DTensor divides
@@ -111,7 +111,7 @@ def scaled_dot_product_attention(
             attn_mask is None
             and window is None
             and softcap is None
-            and k.shape == v.shape
+            and k._shape == v._shape
             and (not is_causal or tokens == keys)
         ):
             y = _attention(q, k, v, is_causal, factor)
@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
             mask = None if attn_mask is None else _four(attn_mask)
             learns = learns or (mask is not None and mask._requires_grad)
             y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap)
-        return _heads_first(y, (*query.shape[:-1], value.shape[-1]), learns)
+        return _heads_first(y, (*query._shape[:-1], value._shape[-1]), learns)
     if enable_gqa:
         return _grouped(query, key, value, attn_mask, dropout_p, is_causal, factor, softcap, window, generator)
     seen = _seen(tokens, keys, is_causal, window, query.device)
@@ -130,13 +130,13 @@ def _grouped(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, causal: bool, factor: float,
     softcap: float | None, window: Any, generator: Any,
 ) -> Tensor:  # fmt: skip
-    heads, kv_heads = q.shape[-3], k.shape[-3]
+    heads, kv_heads = q._shape[-3], k._shape[-3]
     group = heads // kv_heads
-    wide = reshape(q, (*q.shape[:-3], kv_heads, group, *q.shape[-2:]))
+    wide = reshape(q, (*q._shape[:-3], kv_heads, group, *q._shape[-2:]))
     if mask is not None and mask.ndim >= 3:
-        own = mask.shape[-3]
+        own = mask._shape[-3]
         parts = (1, 1) if own == 1 else (kv_heads, group)
-        mask = reshape(mask, (*mask.shape[:-3], *parts, *mask.shape[-2:]))
-    seen = _seen(q.shape[-2], k.shape[-2], causal, window, q.device)
+        mask = reshape(mask, (*mask._shape[:-3], *parts, *mask._shape[-2:]))
+    seen = _seen(q._shape[-2], k._shape[-2], causal, window, q.device)
     y = weighed(wide, k.unsqueeze(-3), v.unsqueeze(-3), mask, seen, dropout_p, factor, softcap, generator)
-    return reshape(y, (*y.shape[:-4], heads, *y.shape[-2:]))
+    return reshape(y, (*y._shape[:-4], heads, *y._shape[-2:]))

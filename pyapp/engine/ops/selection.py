@@ -25,10 +25,10 @@ def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
         raise TypeError(f"{name}: Expected dtype int64 for index: the index must be of integers, got {describe(index)}")
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
-    if index.numel() and any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim):
+    if index.numel() and any(n > m for d, (n, m) in enumerate(zip(index._shape, x._shape, strict=False)) if d != dim):
         raise IndexError(f"{name}: the index {describe(index)} is larger than {describe(x)} outside dim {dim}")
     array = np.atleast_1d(index.array().astype(np.int64))
-    size = x.shape[dim] if x.ndim else 1
+    size = x._shape[dim] if x.ndim else 1
     if array.size and (array.min() < 0 or array.max() >= size):
         raise IndexError(
             f"{name}: index {array.max() if array.max() >= size else array.min()} is out of bounds for dimension {dim} "
@@ -46,7 +46,7 @@ def _grid(index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def _d_gather(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> tuple[Tensor]:
-    zeros = g.new_zeros(x.shape)
+    zeros = g.new_zeros(x._shape)
     return (zeros.scatter_add(dim, index, g) if index.numel() else zeros,)
 
 
@@ -61,10 +61,10 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
     d = normalize_dim(dim, x.ndim, "gather")
     if not index.numel():  # of any number of dims, as in torch
-        return empty_contiguous(index.shape, x.dtype, x.device)
+        return empty_contiguous(index._shape, x.dtype, x.device)
     found = _index_array("gather", x, d, index)
     picked = np.atleast_1d(x.array())[_grid(found, d)]
-    return adopt_array(picked.reshape(index.shape), x.dtype)  # bits stay bits
+    return adopt_array(picked.reshape(index._shape), x.dtype)  # bits stay bits
 
 
 gather.by_name = _gather_by_name
@@ -84,13 +84,13 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _d_index_select(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> Any:
-    return (_take_back(g, x.shape, (*(slice(None),) * dim, index, *(slice(None),) * (x.ndim - dim - 1))),)
+    return (_take_back(g, x._shape, (*(slice(None),) * dim, index, *(slice(None),) * (x.ndim - dim - 1))),)
 
 
 @primitive(vjp=_d_index_select, saves="none", name="_index_select")
 def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     array = index.array()
-    if array.size and (array.min() < 0 or array.max() >= x.shape[dim]):
+    if array.size and (array.min() < 0 or array.max() >= x._shape[dim]):
         raise IndexError(
             f"index_select: index out of range in self: index values {array.min()} .. {array.max()} are outside dim "
             f"{dim} of {describe(x)}"
@@ -106,12 +106,12 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     d = normalize_dim(dim, x.ndim, "take_along_dim")
     if x.ndim != indices.ndim:
         raise ValueError(f"take_along_dim: {describe(x)} and {describe(indices)} have different numbers of dims")
-    outside = [(*t.shape[:d], 1, *t.shape[d + 1 :]) for t in (x, indices)]
+    outside = [(*t._shape[:d], 1, *t._shape[d + 1 :]) for t in (x, indices)]
     common = broadcast_shapes(*outside, op="take_along_dim")
-    whole = (expand(t, (*common[:d], t.shape[d], *common[d + 1 :])) for t in (x, indices))
+    whole = (expand(t, (*common[:d], t._shape[d], *common[d + 1 :])) for t in (x, indices))
     values, places = next(whole), next(whole)
     if places.dtype.category == 1 and places.numel() and int(places.min().item()) < 0:
-        places = places + (places < 0).to(places.dtype) * x.shape[d]
+        places = places + (places < 0).to(places.dtype) * x._shape[d]
     return values.gather(d, places)
 
 
@@ -120,7 +120,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector; both broadcast."""
     if mask.dtype is not _dtype.bool_:
         raise TypeError(f"masked_select: the mask must be bool, got {describe(mask)}")
-    shape = broadcast_shapes(x.shape, mask.shape, op="masked_select")
+    shape = broadcast_shapes(x._shape, mask._shape, op="masked_select")
     return expand(x, shape)[expand(mask, shape)] if shape else reshape(x, 1)[reshape(mask, 1)]
 
 

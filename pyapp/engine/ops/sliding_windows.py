@@ -16,27 +16,27 @@ from .view import _alias, _no_blocks, movedim, reshape
 
 
 def _d_windows(g: Tensor, _: Any, x: Tensor, dim: int, size: int, step: int, dilation: int) -> Any:
-    return (_add_windows(g, x.shape[dim], dim, step, dilation),)
+    return (_add_windows(g, x._shape[dim], dim, step, dilation),)
 
 
 @view_op(_d_windows, "_windows")
 def _windows(x: Tensor, dim: int, size: int, step: int, dilation: int) -> Tensor:
     """A view: dim counts the windows, a new last dim holds the `size` elements of each, `dilation` apart."""
     _no_blocks(x, "unfold")
-    count = (x.shape[dim] - (size - 1) * dilation - 1) // step + 1
+    count = (x._shape[dim] - (size - 1) * dilation - 1) // step + 1
     stride = x.strides[dim]
-    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    shape = (*x._shape[:dim], count, *x._shape[dim + 1 :], size)
     return _alias(x, shape, (*x.strides[:dim], stride * step, *x.strides[dim + 1 :], stride * dilation))
 
 
 def _d_add_windows(g: Tensor, _: Any, windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Any:
-    return (_windows(g, dim, windows.shape[-1], step, dilation),)
+    return (_windows(g, dim, windows._shape[-1], step, dilation),)
 
 
 @op(vjp=_d_add_windows, saves="none", name="_add_windows")
 def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Tensor:
     """The transpose of _windows: the elements of each window are summed at their origin, in a dim of `total`."""
-    *shape, size = windows.shape
+    *shape, size = windows._shape
     if dilation == 1 < step < size and shape[dim]:
         return _add_blocks(windows, total, dim, step)
     whole = zeros((*shape[:dim], total, *shape[dim + 1 :]), dtype=windows.dtype, device=windows.device)
@@ -48,13 +48,13 @@ def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int
 
 def _add_blocks(windows: Tensor, total: int, dim: int, step: int) -> Tensor:
     """_add_windows in a few large sums: part k of window w, `step` long, goes to block w + k."""
-    *shape, size = windows.shape
+    *shape, size = windows._shape
     count, parts = shape[dim], -(-size // step)
     length = count + parts - 1
     blocks = zeros((*shape[:dim], length, *shape[dim + 1 :], step), dtype=windows.dtype, device=windows.device)
     for k in range(parts):
         part = windows[..., k * step : (k + 1) * step]
-        blocks.narrow(dim, k, count).narrow(-1, 0, part.shape[-1]).add_(part)
+        blocks.narrow(dim, k, count).narrow(-1, 0, part._shape[-1]).add_(part)
     whole = reshape(movedim(blocks, -1, dim + 1), (*shape[:dim], length * step, *shape[dim + 1 :]))
     if total > length * step:
         return pad(whole, (0, 0) * (whole.ndim - 1 - dim) + (0, total - length * step))
@@ -66,7 +66,7 @@ def windows(
 ) -> Tensor:
     """_windows, checked: at least one window must fit, of `least` elements or more."""
     d = normalize_dim(dim, x.ndim, name)
-    length = x.shape[d] if x.ndim else 1
+    length = x._shape[d] if x.ndim else 1
     if size < least or step < 1 or dilation < 1:
         raise ValueError(f"{name}: size {size}, step {step} and dilation {dilation} must be positive")
     if (size - 1) * dilation + 1 > length:

@@ -38,7 +38,7 @@ def gumbel_softmax(
     """Samples of softmax((logits + Gumbel noise) / tau). With `hard` the result is one-hot, with the gradient of the
     soft sample (Jang et al. 2016, arXiv 1611.01144).
     """
-    uniform = rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
+    uniform = rand(logits._shape, generator=generator, dtype=logits.dtype, device=logits.device)
     noise = -(-(maximum(uniform, 2.0**-24).log())).log()
     soft: Tensor = softmax((logits + noise) / tau, dim)
     if not hard:
@@ -110,7 +110,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     most = _largest(top.dtype)
     top = clamp(top, -most, most)  # the difference of infinities would be NaN
     total = (x - top).exp().sum(dim, keepdim).log()
-    return total + (top if keepdim else top.reshape(total.shape))
+    return total + (top if keepdim else top.reshape(total._shape))
 
 
 @logsumexp.gradient

@@ -46,7 +46,7 @@ def searchsorted(
     way: Any = "right" if right or side == "right" else "left"
     rows, wanted = array_of(sorted_sequence), array_of(values)
     if sorter is not None:
-        if sorter.shape != sorted_sequence.shape or sorter.dtype.category != 1:
+        if sorter._shape != sorted_sequence._shape or sorter.dtype.category != 1:
             raise ValueError(f"searchsorted: the sorter {describe(sorter)} does not fit {describe(sorted_sequence)}")
         order = sorter.array().astype(np.int64)
         if order.size and (order.min() < 0 or order.max() >= rows.shape[-1]):

@@ -57,7 +57,7 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     torch takes is not defined. They are in order with `sorted` or without.
     """
     d = normalize_dim(dim, x.ndim, "topk")
-    size = x.shape[d] if x.ndim else 1
+    size = x._shape[d] if x.ndim else 1
     if not 0 <= k <= size:
         raise ValueError(f"topk: selected index k out of range: k = {k} is not between 0 and {size}")
     k = +k  # a size is not a bool

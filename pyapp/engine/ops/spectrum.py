@@ -13,7 +13,7 @@ from .sliding_windows import unfold
 @op()
 def _power_spectrum(samples: Tensor, roots: Tensor, frames: int, hop: int) -> Tensor:
     """The discrete Fourier transform as a product of matrices."""
-    size = roots.shape[0]
+    size = roots._shape[0]
     hann = 0.5 - 0.5 * roots[:, 0]  # (size,)
     taken = unfold(samples.detach(), 0, size, hop)[:frames] * hann  # (frames, size)
     turns = (arange(size).unsqueeze(1) * arange(size // 2 + 1)).remainder(size)  # (size, size / 2 + 1)
@@ -29,14 +29,14 @@ def _log_mel(
 
 
 def _check(name: str, samples: Tensor, roots: Tensor, frames: int, hop: int) -> None:
-    if len(samples.shape) != 1 or samples.dtype is not _dtype.float32:
+    if len(samples._shape) != 1 or samples.dtype is not _dtype.float32:
         raise ValueError(f"{name}: takes float32 samples (N,), got {describe(samples)}")
-    if len(roots.shape) != 2 or roots.shape[1] != 2 or roots.dtype is not _dtype.float32 or roots.shape[0] % 2:
+    if len(roots._shape) != 2 or roots._shape[1] != 2 or roots.dtype is not _dtype.float32 or roots._shape[0] % 2:
         raise ValueError(f"{name}: takes float32 roots (size, 2) of an even size, got {describe(roots)}")
     if frames < 1 or hop < 1:
         raise ValueError(f"{name}: takes 1 window or more and a hop of 1 or more, got {frames} and {hop}")
-    needed = (frames - 1) * hop + roots.shape[0]
-    if samples.shape[0] < needed:
+    needed = (frames - 1) * hop + roots._shape[0]
+    if samples._shape[0] < needed:
         raise ValueError(f"{name}: {frames:,} windows need {needed:,} samples, got {samples.shape[0]:,}")
 
 
@@ -59,10 +59,10 @@ def log_mel(
     first bin of each filter and one past its last.
     """
     _check("log_mel", samples, roots, frames, hop)
-    bins = roots.shape[0] // 2 + 1
-    if filters.ndim != 2 or filters.shape[1] != bins or filters.dtype is not _dtype.float32:
+    bins = roots._shape[0] // 2 + 1
+    if filters.ndim != 2 or filters._shape[1] != bins or filters.dtype is not _dtype.float32:
         raise ValueError(f"log_mel: takes float32 filters (mels, {bins}), got {describe(filters)}")
-    if ranges.shape != (filters.shape[0], 2) or ranges.dtype is not _dtype.int32:
+    if ranges._shape != (filters._shape[0], 2) or ranges.dtype is not _dtype.int32:
         raise ValueError(f"log_mel: takes int32 ranges ({filters.shape[0]}, 2), got {describe(ranges)}")
     return _log_mel(samples, roots, filters, ranges, frames, hop, smallest)
 

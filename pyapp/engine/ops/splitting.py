@@ -23,7 +23,7 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     """Pieces of one size (the last may be smaller) or of the sizes given."""
     size = split_size
     d = normalize_dim(dim, x.ndim, "split")
-    total = x.shape[d]
+    total = x._shape[d]
     if isinstance(size, int):
         if size < 0 or (size == 0 and total):
             raise ValueError(f"split: size {size} is not positive")
@@ -40,7 +40,7 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     starts = accumulate(sizes, initial=0)
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
-    before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
+    before, after, strides, step = x._shape[:d], x._shape[d + 1 :], x.strides, x.strides[d]
     shapes = [(*before, length, *after) for length in sizes]
     return _slices(x, strides, zip(shapes, [start * step for start in starts]))  # noqa: B905 (one start more, the end)
 
@@ -65,7 +65,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Up to `chunks` pieces of equal size."""
     if chunks < 1:
         raise ValueError(f"chunk: cannot divide {describe(x)} into {chunks} chunks")
-    total = x.shape[normalize_dim(dim, x.ndim, "chunk")]
+    total = x._shape[normalize_dim(dim, x.ndim, "chunk")]
     if not total:
         return tuple(narrow(x, dim, 0, 0) for _ in range(chunks))
     return split(x, max(1, -(-total // chunks)), dim)
@@ -78,16 +78,16 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if not x.ndim:
         raise IndexError("unbind: takes a tensor with dims, got a 0-dim one")
     if STATE.enabled and not x.is_contiguous():
-        return tuple([x[(slice(None),) * d + (i,)] for i in range(x.shape[d])])
-    shape, strides = x.shape, x.strides
+        return tuple([x[(slice(None),) * d + (i,)] for i in range(x._shape[d])])
+    shape, strides = x._shape, x.strides
     shape, strides, step = shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :], strides[d]
-    return _slices(x, strides, zip(repeat(shape), [i * step for i in range(x.shape[d])]))
+    return _slices(x, strides, zip(repeat(shape), [i * step for i in range(x._shape[d])]))
 
 
 @function(method=True)
 def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of nearly equal size, or cut at the given indices."""
-    size = x.shape[normalize_dim(dim, x.ndim, "tensor_split")]
+    size = x._shape[normalize_dim(dim, x.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
@@ -106,7 +106,7 @@ def _equal_split(name: str, x: Tensor, indices_or_sections: Any, dim: int, least
     if x.ndim < least:
         raise ValueError(f"{name}: takes tensors of {least} or more dims, not {describe(x)}")
     count = indices_or_sections
-    if isinstance(count, int) and count > 0 and x.shape[dim] % count:
+    if isinstance(count, int) and count > 0 and x._shape[dim] % count:
         raise ValueError(f"{name}: dim {dim} of {describe(x)} cannot be cut into {count} equal parts")
     return tensor_split(x, count, dim)
 

@@ -27,7 +27,7 @@ def _in_types(parts: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor
 
 def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
     tensors, dim = args[:-1], args[-1]
-    return _in_types(split(g.contiguous(), [t.shape[dim] for t in tensors], dim), tensors)
+    return _in_types(split(g.contiguous(), [t._shape[dim] for t in tensors], dim), tensors)
 
 
 @primitive(vjp=_d_cat, saves="none", name="_cat")
@@ -40,17 +40,17 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 def _follow_each_other(tensors: Sequence[Tensor], dim: int) -> bool:
     """Whether the result's bytes are the concatenated bytes of the tensors."""
-    dtype, others = tensors[0].dtype, [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
+    dtype, others = tensors[0].dtype, [t._shape[:dim] + t._shape[dim + 1 :] for t in tensors]
     return (
         len(set(others)) == 1
-        and prod(tensors[0].shape[:dim]) == 1
+        and prod(tensors[0]._shape[:dim]) == 1
         and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
     )
 
 
 def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    shape = list(tensors[0].shape)
-    shape[dim] = sum(t.shape[dim] for t in tensors)
+    shape = list(tensors[0]._shape)
+    shape[dim] = sum(t._shape[dim] for t in tensors)
     y = empty_contiguous(tuple(shape), tensors[0].dtype, tensors[0].device)
     start = 0
     for t in tensors:
@@ -72,19 +72,19 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors along an existing dim."""
     given = tensors = list(tensors)
     for x in given:
-        if x.shape == (0,):
-            tensors = [t for t in given if t.shape != (0,)] or given[:1]
+        if x._shape == (0,):
+            tensors = [t for t in given if t._shape != (0,)] or given[:1]
             break
     if not tensors:
         raise ValueError("cat: expected a non-empty list of Tensors: expects at least one tensor")
-    first, shape = tensors[0], tensors[0].shape
+    first, shape = tensors[0], tensors[0]._shape
     if shape == (0,):  # nothing but empty vectors, which join along any dim
         dim = 0
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
         if x.dtype.is_quantized:
             _no_blocks(x, "cat")
-        if x.shape != shape and x.shape[:d] + x.shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
+        if x._shape != shape and x._shape[:d] + x._shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
             raise ValueError(
                 f"cat: {_not_joined(shape, x.shape, d)}: {describe(first)} and {describe(x)} differ outside dim {dim}"
             )
@@ -111,12 +111,12 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ValueError("stack: expects a non-empty TensorList: expects at least one tensor")
     first = tensors[0]
-    shape, device = first.shape, first.device
+    shape, device = first._shape, first.device
     d = normalize_dim(dim, len(shape) + 1, "stack")
     for x in tensors:
         if x.dtype.is_quantized:
             _no_blocks(x, "stack")
-        if x.shape != shape:
+        if x._shape != shape:
             raise ValueError(
                 f"stack: expects each tensor to be equal size: {describe(first)} and {describe(x)} differ in shape"
             )

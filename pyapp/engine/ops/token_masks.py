@@ -21,15 +21,15 @@ def _token_mask(
     """Writes into `mask` (V,) bool whether each token may be read, byte after byte for all tokens; returns it."""
     starts = offsets[:-1].to(_dtype.int64)
     lengths = offsets[1:].to(_dtype.int64) - starts
-    states, columns = table.shape
+    states, columns = table._shape
     # Row `states` is the state of refused bytes.
     rows = full((states + 1, columns), states, dtype=_dtype.int64, device=mask.device)
     rows[:states] = where((table < 0).logical_or(table >= states), states, table).to(_dtype.int64)
     ends = full((states + 1,), -1, dtype=_dtype.int64, device=mask.device)
     ends[:states] = distance.to(_dtype.int64)
-    now = full((mask.shape[0],), state, dtype=_dtype.int64, device=mask.device)
+    now = full((mask._shape[0],), state, dtype=_dtype.int64, device=mask.device)
     for place in range(int(lengths.max())):
-        here = (starts + place).clamp(0, bytes_.shape[0] - 1)
+        here = (starts + place).clamp(0, bytes_._shape[0] - 1)
         column = columns_of[bytes_[here].to(_dtype.int64)].to(_dtype.int64)
         now = where(lengths > place, rows[now, column], now)
     left = ends[now]
@@ -50,16 +50,16 @@ def token_mask(
     refuse_capture("token_mask")
     kinds = (_dtype.int32, _dtype.uint8, _dtype.int32, _dtype.uint8, _dtype.int32)
     given = (table, columns_of, distance, bytes_, offsets)
-    shapes = (2, (256,), table.shape[:1], 1, 1)
+    shapes = (2, (256,), table._shape[:1], 1, 1)
     for tensor, kind, shape in zip(given, kinds, shapes, strict=True):
-        fits = len(tensor.shape) == shape if isinstance(shape, int) else tensor.shape == shape
+        fits = len(tensor._shape) == shape if isinstance(shape, int) else tensor._shape == shape
         if tensor.dtype is not kind or not fits or not tensor.is_contiguous():
             raise ValueError(
                 "token_mask: takes table int32 (S, C), columns_of uint8 (256,), distance int32 (S,), "
                 f"bytes_ uint8 (N,), offsets int32 (V + 1,), all dense; got {describe(tensor)}"
             )
-    if offsets.shape[0] < 2 or not 0 <= state < table.shape[0]:
+    if offsets._shape[0] < 2 or not 0 <= state < table._shape[0]:
         raise ValueError(f"token_mask: state {state} of {table.shape[0]}, {offsets.shape[0] - 1} tokens")
-    mask = empty_contiguous((offsets.shape[0] - 1,), _dtype.bool_, table.device)
+    mask = empty_contiguous((offsets._shape[0] - 1,), _dtype.bool_, table.device)
     _token_mask(mask, table, columns_of, distance, bytes_, offsets, state, budget)
     return mask

@@ -18,28 +18,28 @@ from .create import tensor
 @function(method=True)
 def is_same_size(x: Tensor, other: Tensor) -> bool:
     """Whether the shapes are equal."""
-    return x.shape == other.shape
+    return x._shape == other._shape
 
 
 @method("apply_")
 def _apply(x: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replaces each element by what a Python function makes of it."""
     found = [callable(value) for value in x.reshape(-1).tolist()]
-    return x.copy_(tensor(found).reshape(x.shape))
+    return x.copy_(tensor(found).reshape(x._shape))
 
 
 @method("map_")
 def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Writes the results of a Python function of each pair of elements."""
-    pairs = zip(x.reshape(-1).tolist(), other.expand(*x.shape).reshape(-1).tolist(), strict=True)
-    return x.copy_(tensor([callable(a, b) for a, b in pairs]).reshape(x.shape))
+    pairs = zip(x.reshape(-1).tolist(), other.expand(*x._shape).reshape(-1).tolist(), strict=True)
+    return x.copy_(tensor([callable(a, b) for a, b in pairs]).reshape(x._shape))
 
 
 @method("map2_")
 def _map2(x: Tensor, first: Tensor, second: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Writes the results of a Python function of each three elements."""
-    wide = (t.expand(*x.shape).reshape(-1).tolist() for t in (x, first, second))
-    return x.copy_(tensor([callable(*three) for three in zip(*wide, strict=True)]).reshape(x.shape))
+    wide = (t.expand(*x._shape).reshape(-1).tolist() for t in (x, first, second))
+    return x.copy_(tensor([callable(*three) for three in zip(*wide, strict=True)]).reshape(x._shape))
 
 
 @method()
@@ -53,7 +53,7 @@ def dim_order(x: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     ):
         raise TypeError(f"dim_order: ambiguity_check is a bool or a list of memory formats, not {ambiguity_check!r}")
     fitting = [f for f in formats if x.is_contiguous(memory_format=f)]
-    several = len({step for step, n in zip(x.strides, x.shape, strict=True) if n > 1}) < x.ndim
+    several = len({step for step, n in zip(x.strides, x._shape, strict=True) if n > 1}) < x.ndim
     if ambiguity_check and several and len(fitting) != 1:
         raise RuntimeError(f"dim_order: the strides {x.strides} of {describe(x)} allow several orders of its dims")
     if fitting and fitting[0].name.startswith("channels_last"):

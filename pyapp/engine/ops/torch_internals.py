@@ -41,7 +41,7 @@ def convolution(
 def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """A convolution over time of x (T, N, C) with weight (K, C, O) and bias (O,), with `pad` zeros at both ends →
     (T + 2 pad - K + 1, N, O)."""
-    if x.ndim != 3 or weight.ndim != 3 or weight.shape[1] != x.shape[2]:
+    if x.ndim != 3 or weight.ndim != 3 or weight._shape[1] != x._shape[2]:
         raise ValueError(f"conv_tbc: {describe(x)} (T, N, C) does not fit the weight {describe(weight)} (K, C, O)")
     y = conv1d(permute(x, (1, 2, 0)), permute(weight, (2, 1, 0)), bias, 1, pad)  # (N, O, T')
     return permute(y, (2, 0, 1))
@@ -70,8 +70,8 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     if dim == -1:
         return v.norm(pow)
     d = normalize_dim(dim, v.ndim, "norm_except_dim")
-    rows = reshape(v.movedim(d, 0), (v.shape[d], -1)).norm(pow, 1)
-    return reshape(rows, tuple(n if i == d else 1 for i, n in enumerate(v.shape)))
+    rows = reshape(v.movedim(d, 0), (v._shape[d], -1)).norm(pow, 1)
+    return reshape(rows, tuple(n if i == d else 1 for i, n in enumerate(v._shape)))
 
 
 @function()
@@ -89,7 +89,7 @@ def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(group_norm, mean, 1 / sqrt(variance + eps)) of x (N, C, ...) with HxW places, the latter two (N, group)."""
-    if x.numel() != N * C * HxW or prod(x.shape[:2]) != N * C:
+    if x.numel() != N * C * HxW or prod(x._shape[:2]) != N * C:
         raise ValueError(f"native_group_norm: {describe(x)} does not have {N} x {C} x {HxW} elements")
     variance, mean = var_mean(reshape(x, (N, group, C * HxW // group)), -1, correction=0)
     return group_norm(x, group, weight, bias, eps), mean, (variance + eps).rsqrt()

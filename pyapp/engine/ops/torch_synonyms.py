@@ -53,12 +53,12 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 
 
 @function()
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> _shape.Size:
     """The common broadcast shape of these shapes (tuples, or a number for one dim)."""
     sizes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     if any(size < 0 for shape in sizes for size in shape):
         raise ValueError(f"broadcast_shapes: sizes are not negative, got {sizes}")
-    return _shape.broadcast_shapes(*sizes, op="broadcast_shapes")
+    return _shape.Size(_shape.broadcast_shapes(*sizes, op="broadcast_shapes"))
 
 
 @function()

@@ -35,13 +35,13 @@ def _no_blocks(x: Tensor, name: str) -> None:
         )
 
 
-@view_op(lambda g, _, x, shape: (g.reshape(x.shape),), name="_reshape")
+@view_op(lambda g, _, x, shape: (g.reshape(x._shape),), name="_reshape")
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if shape == x.shape:
+    if shape == x._shape:
         return make(x.storage, shape, x.strides, x.dtype, x.offset)
     if x.dtype.is_quantized:
         _no_blocks(x, "reshape")
-    strides = view_strides(x.shape, x.strides, shape)
+    strides = view_strides(x._shape, x.strides, shape)
     if strides is None:
         x = x._row_major()
         strides = contiguous_strides(shape)
@@ -54,10 +54,10 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. A view where strides allow it."""
     try:
         target = as_shape(shape)
-        if not shape and prod(x.shape) != 1:
+        if not shape and prod(x._shape) != 1:
             raise TypeError("reshape: give a shape")
-        if target != x.shape:
-            target = infer_shape(target, prod(x.shape), "reshape")
+        if target != x._shape:
+            target = infer_shape(target, prod(x._shape), "reshape")
         return _reshape.call(x, target)
     except MISTAKES as error:
         tell(error, "reshape", (x, *shape), {})
@@ -66,7 +66,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """reshape for the engine, which gives x itself where nothing changes."""
-    return x if shape == x.shape and x.is_contiguous() else reshape(x, shape)
+    return x if shape == x._shape and x.is_contiguous() else reshape(x, shape)
 
 
 @method()
@@ -79,9 +79,9 @@ def view(x: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
         if dtype is not None and not shape:
             return _view_as_dtype(x, as_dtype(dtype))
         target = as_shape(shape)
-        if target != x.shape:
-            target = infer_shape(target, prod(x.shape), "view")
-            if view_strides(x.shape, x.strides, target) is None:
+        if target != x._shape:
+            target = infer_shape(target, prod(x._shape), "view")
+            if view_strides(x._shape, x.strides, target) is None:
                 raise ValueError(
                     f"view: view size is not compatible with input tensor's size and stride: {describe(x)} with "
                     f"strides {x.strides} cannot be viewed as {target}; use .reshape(...) instead"
@@ -96,18 +96,18 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
     """The last dim's bytes as elements of another dtype; outside any gradient computation."""
     old, new = x.dtype.itemsize, dtype.itemsize
     if old == new:
-        return make(x.storage, x.shape, x.strides, dtype, x.offset)
-    fits = bool(x.ndim and old and new) and x.strides[-1] == 1 and x.shape[-1] * old % new == 0
+        return make(x.storage, x._shape, x.strides, dtype, x.offset)
+    fits = bool(x.ndim and old and new) and x.strides[-1] == 1 and x._shape[-1] * old % new == 0
     wide = [x.offset, *x.strides[:-1]]
     if not fits or any(n * old % new for n in wide):
         raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {dtype}")
     offset, *strides = (n * old // new for n in wide)
-    return make(x.storage, (*x.shape[:-1], x.shape[-1] * old // new), (*strides, 1), dtype, offset)
+    return make(x.storage, (*x._shape[:-1], x._shape[-1] * old // new), (*strides, 1), dtype, offset)
 
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    shape, strides = x.shape, x.strides
+    shape, strides = x._shape, x.strides
     if dims == (1, 0):  # a transpose, without loops
         return make(x.storage, shape[::-1], strides[::-1], x.dtype, x.offset)
     return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
@@ -137,7 +137,7 @@ def _swapped(dim0: int, dim1: int, rank: int) -> tuple[int, ...]:
 def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
     try:
-        return _permute.call(x, _order_of(as_shape(order if dims is None else dims), len(x.shape)))
+        return _permute.call(x, _order_of(as_shape(order if dims is None else dims), len(x._shape)))
     except MISTAKES as error:
         tell(error, "permute", (x, *order), {} if dims is None else {"dims": dims})
         raise
@@ -149,7 +149,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
     try:
         order = _swapped if type(dim0) is type(dim1) is int else _swapped.__wrapped__  # others may not be kept
-        return _permute.call(x, order(dim0, dim1, len(x.shape)))
+        return _permute.call(x, order(dim0, dim1, len(x._shape)))
     except MISTAKES as error:
         tell(error, "transpose", (x, dim0, dim1), {})
         raise
@@ -164,7 +164,7 @@ def swapaxes(x: Tensor, axis0: int, axis1: int) -> Tensor:
 @function(method=True, in_place="shape")
 def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
-    rank = len(x.shape)
+    rank = len(x._shape)
     if rank > 2:
         raise ValueError(f"t: takes up to 2 dims, got {describe(x)}; use transpose or mT")
     return _permute.call(x, (1, 0) if rank == 2 else tuple(range(rank)))
@@ -173,7 +173,7 @@ def t(x: Tensor) -> Tensor:
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
 def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     _no_blocks(x, "expand")
-    strides = x.strides if shape == x.shape else _repeating(x.shape, x.strides, shape)
+    strides = x.strides if shape == x._shape else _repeating(x._shape, x.strides, shape)
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
@@ -187,8 +187,8 @@ def _repeating(own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int,
 
 def _fold(gradient: Tensor, x: Tensor) -> Tensor:
     extra = gradient.ndim - x.ndim
-    dims = [*range(extra), *(i + extra for i, n in enumerate(x.shape) if n == 1 and gradient.shape[i + extra] != 1)]
-    return gradient.sum(dims, True).reshape(x.shape) if dims else gradient
+    dims = [*range(extra), *(i + extra for i, n in enumerate(x._shape) if n == 1 and gradient._shape[i + extra] != 1)]
+    return gradient.sum(dims, True).reshape(x._shape) if dims else gradient
 
 
 @function(method=True)
@@ -197,8 +197,8 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
     try:
         target = as_shape(shape)
-        if target != x.shape:
-            target = _expansion(x.shape, target) or _expanded_shape(x, target)
+        if target != x._shape:
+            target = _expansion(x._shape, target) or _expanded_shape(x, target)
         return _expand.call(x, target)
     except MISTAKES as error:
         tell(error, "expand", (x, *shape), {})
@@ -216,22 +216,22 @@ def _expansion(own: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]
 
 def _expanded_shape(x: Tensor, target: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that x expands to, with the sizes that -1 keeps."""
-    extra = len(target) - len(x.shape)
+    extra = len(target) - len(x._shape)
     if extra < 0:
         raise ValueError(f"expand: {describe(x)} has more dims than {target}")
     if -1 in target:
-        kept = [n if m == -1 else m for n, m in zip(x.shape, target[extra:], strict=True)]
+        kept = [n if m == -1 else m for n, m in zip(x._shape, target[extra:], strict=True)]
         target = (*target[:extra], *kept)
     if min(target, default=0) < 0:
         raise ValueError(f"expand: {target} is not a shape for {describe(x)}; -1 keeps the size of a dim that it has")
-    if broadcast_shapes(x.shape, target, op="expand") != target:
+    if broadcast_shapes(x._shape, target, op="expand") != target:
         raise ValueError(f"expand: {describe(x)} does not expand to {target}")
     return target
 
 
 def expanded(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """expand for the engine, which gives x itself where nothing changes."""
-    return x if shape == x.shape else expand(x, shape)
+    return x if shape == x._shape else expand(x, shape)
 
 
 @function(method=True, arguments="input size")
@@ -252,7 +252,7 @@ def _spread(
 
 def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
     """The gradient of a slice."""
-    return (_spread(gradient, x.shape, *where),)
+    return (_spread(gradient, x._shape, *where),)
 
 
 @view_op(_place, name="_strided")
@@ -284,14 +284,14 @@ def _d_place_view(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], view:
 
 def place_back(view: Op) -> None:
     """The gradient of a view op whose result has each element at most once, and which does not need dense memory."""
-    view.vjp = lambda g, _, x, *rest: (_place_view(g, x.shape, view, rest),)
+    view.vjp = lambda g, _, x, *rest: (_place_view(g, x._shape, view, rest),)
     view.slices = True
 
 
 @view_op(None, name="_narrow")
 def _narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     _no_blocks(x, "narrow")
-    return _alias(x, x.shape[:dim] + (length,) + x.shape[dim + 1 :], x.strides, x.offset + start * x.strides[dim])
+    return _alias(x, x._shape[:dim] + (length,) + x._shape[dim + 1 :], x.strides, x.offset + start * x.strides[dim])
 
 
 place_back(_narrow)
@@ -312,23 +312,23 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise ValueError(f"narrow: the start is an integer, or a tensor of one without dims, not {describe(start)}")
     start, length = index(start), index(length)
     if start < 0:
-        start += x.shape[d]
-    if not 0 <= start <= start + length <= x.shape[d]:
+        start += x._shape[d]
+    if not 0 <= start <= start + length <= x._shape[d]:
         raise IndexError(f"narrow: {start} .. {start + length} is outside dim {dim} of {describe(x)}")
     if STATE.enabled and not x.is_contiguous():
         return _narrow.call(x, d, start, length)
-    return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
+    return strided_slice(x, x._shape[:d] + (length,) + x._shape[d + 1 :], x.strides, start * x.strides[d])
 
 
 @function(method=True, in_place="shape")
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Drops dims of size one: all of them, or those named."""
     if dim is None:
-        return reshape(x, tuple(n for n in x.shape if n != 1))
+        return reshape(x, tuple(n for n in x._shape if n != 1))
     if not isinstance(dim, int):
         named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
-        return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
-    shape = x.shape
+        return reshape(x, tuple(n for i, n in enumerate(x._shape) if i not in named or n != 1))
+    shape = x._shape
     d = normalize_dim(dim, len(shape), "squeeze")
     return _reshape.call(x, shape[:d] + shape[d + 1 :] if shape and shape[d] == 1 else shape)
 
@@ -336,7 +336,7 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 @function(method=True, in_place="shape")
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """A new dim of size one."""
-    shape = x.shape
+    shape = x._shape
     d = normalize_dim(dim, len(shape) + 1, "unsqueeze")
     return _reshape.call(x, shape[:d] + (1,) + shape[d:])
 
@@ -349,18 +349,18 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         raise ValueError(f"flatten: dim {end_dim} comes before dim {start_dim} of {describe(x)}")
     if a == b and x.ndim:
         return x
-    return _reshape.call(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
+    return _reshape.call(x, x._shape[:a] + (prod(x._shape[a : b + 1]),) + x._shape[b + 1 :])
 
 
 def _as_pairs(x: Tensor) -> Tensor:
     """complex128 (...) as float64 (..., 2)."""
-    return make(x.storage, (*x.shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
+    return make(x.storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
 
 
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
-    rank = len(target.shape)
-    if target.dtype.is_quantized or target.dtype is not source.dtype or target.shape != source.shape:
+    rank = len(target._shape)
+    if target.dtype.is_quantized or target.dtype is not source.dtype or target._shape != source._shape:
         return False
     if rank > 6:
         if target.device is cpu:  # NumPy takes any number
@@ -373,7 +373,7 @@ def copy_strided(target: Tensor, source: Tensor) -> bool:
         return copy_strided(*[_as_pairs(x) for x in (target, source)])
     pad = (0,) * (6 - rank)
     _COPY.launch(target.numel() >> 10, target, source, target.dtype.itemsize, rank,
-        *target.shape, *pad, *target.strides, *pad, *source.strides, *pad,
+        *target._shape, *pad, *target.strides, *pad, *source.strides, *pad,
     )  # fmt: skip
     return True
 
@@ -382,7 +382,7 @@ def dense_copy(x: Tensor) -> Tensor:
     """A dense copy by the kernel, or NotImplemented; of a block format, a copy of the blocks."""
     if x.dtype.is_quantized:
         return clone_blocks(x)
-    result = empty_contiguous(x.shape, x.dtype, x.device)
+    result = empty_contiguous(x._shape, x.dtype, x.device)
     return result if copy_strided(result, x) else NotImplemented
 
 
@@ -404,13 +404,13 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Splits a dim into several; one size may be -1."""
     d = normalize_dim(dim, x.ndim, "unflatten")
-    return reshape(x, x.shape[:d] + infer_shape(tuple(sizes), x.shape[d], "unflatten") + x.shape[d + 1 :])
+    return reshape(x, x._shape[:d] + infer_shape(tuple(sizes), x._shape[d], "unflatten") + x._shape[d + 1 :])
 
 
 @function()
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Each tensor expanded to the common shape."""
-    shape = broadcast_shapes(*(t.shape for t in tensors), op="broadcast_tensors")
+    shape = broadcast_shapes(*(t._shape for t in tensors), op="broadcast_tensors")
     return tuple(expanded(t, shape) for t in tensors)
 
 
@@ -461,14 +461,14 @@ def _d_as_strided(
     """The gradients of one position in memory are summed, and shared by the elements of x at that position, as in
     torch.
     """
-    theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
+    theirs, own = _places(size, stride, offset), _places(x._shape, x.strides, x.offset)
     memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
     memory = memory.index_add(0, from_numpy(theirs).to(g.device), g.reshape(-1))
     counts = np.bincount(own, minlength=1)
     found = memory.index_select(0, from_numpy(own).to(g.device))
     if counts.max() > 1:
         found = found / from_numpy(counts[own]).to(device=g.device, dtype=g.dtype)
-    return (found.reshape(x.shape),)
+    return (found.reshape(x._shape),)
 
 
 @view_op(_d_as_strided)
@@ -510,7 +510,7 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_of
 
 @method("reshape_as")
 def _reshape_as(x: Tensor, other: Tensor) -> Tensor:
-    return x.reshape(other.shape)
+    return x.reshape(other._shape)
 
 
 @function(method=True)
@@ -522,22 +522,22 @@ def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 @attribute("T")
 def _transposed(x: Tensor) -> Tensor:
     """All dims in reverse."""
-    return _permute.call(x, tuple(range(len(x.shape) - 1, -1, -1)))
+    return _permute.call(x, tuple(range(len(x._shape) - 1, -1, -1)))
 
 
 @method()
 def expand_as(x: Tensor, other: Tensor) -> Tensor:
     """expand to the shape of another tensor."""
-    return expand(x, other.shape)
+    return expand(x, other._shape)
 
 
 @attribute("mT")
 def _matrices_transposed(x: Tensor) -> Tensor:
     """The last two dims swapped. A number is its own transpose."""
-    return _permute.call(x, (1, 0)) if len(x.shape) == 2 else transpose(x, -2, -1) if x.shape else x
+    return _permute.call(x, (1, 0)) if len(x._shape) == 2 else transpose(x, -2, -1) if x._shape else x
 
 
 @method()
 def view_as(x: Tensor, other: Tensor) -> Tensor:
     """view in the shape of another tensor."""
-    return view(x, other.shape)
+    return view(x, other._shape)

@@ -57,7 +57,7 @@ def _same(name: str, tensors: Sequence[Tensor], like: Tensor, count: int) -> Non
     if len(tensors) != count:
         raise ArgumentError(f"{name} takes a list of {count} tensors, one for each rank, got {len(tensors)}")
     for tensor in tensors:
-        if tensor.shape != like.shape or tensor.dtype is not like.dtype:
+        if tensor._shape != like._shape or tensor.dtype is not like.dtype:
             raise ArgumentError(f"{name}: the tensors are {describe(tensor)} and {describe(like)}, expected the same")
 
 
@@ -160,7 +160,7 @@ def all_gather(
     _same("all_gather", tensor_list, tensor, caller.size)
 
     def begin() -> Work:
-        every = empty(caller.size, *tensor.shape, dtype=tensor.dtype, device=tensor.device)  # (ranks, …)
+        every = empty(caller.size, *tensor._shape, dtype=tensor.dtype, device=tensor.device)  # (ranks, …)
         work = caller.all_gather(every, tensor.detach().contiguous())
         return work.then(lambda: _spread(every, tensor_list))
 
@@ -251,7 +251,7 @@ def _run_parts(
 
 def _parted(name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:
     """The sizes of a tensor's parts for each rank. ArgumentError where they are not all of it."""
-    rows = tensor.shape[0] if tensor.ndim else 0
+    rows = tensor._shape[0] if tensor.ndim else 0
     if sizes is None or not len(sizes):
         if rows % count:
             raise ArgumentError(f"{name}: the {rows} rows of {describe(tensor)} are not equal parts for {count} ranks")
@@ -278,7 +278,7 @@ def _exchange(caller: Communicator, outputs: Sequence[Tensor], inputs: Sequence[
     others = [i for i in range(caller.size) if i != here]
     sent = {i: inputs[i].detach().contiguous() for i in others if inputs[i].numel()}
     with no_grad():
-        outputs[here].detach().copy_(inputs[here].detach().reshape(outputs[here].shape))
+        outputs[here].detach().copy_(inputs[here].detach().reshape(outputs[here]._shape))
     works = []
     with caller.beside([*sent.values(), *(outputs[i] for i in others)]):
         for i in others:

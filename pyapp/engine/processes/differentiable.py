@@ -53,23 +53,23 @@ def _gathered(x: Tensor, group: ProcessGroup, dim: int, total: int, most: int | 
     if size == 1:
         return x._row_major()
     sent = x.movedim(dim, 0)  # (own rows, …)
-    if sent.shape[0] < most:
-        sent = cat([sent, sent.new_zeros(most - sent.shape[0], *sent.shape[1:])])
-    every = empty(size * most, *sent.shape[1:], dtype=x.dtype, device=x.device)  # (ranks * rows, …)
+    if sent._shape[0] < most:
+        sent = cat([sent, sent.new_zeros(most - sent._shape[0], *sent._shape[1:])])
+    every = empty(size * most, *sent._shape[1:], dtype=x.dtype, device=x.device)  # (ranks * rows, …)
     collectives.all_gather_into_tensor(every, sent.contiguous(), group)
     return every.narrow(0, 0, total).movedim(0, dim).contiguous()
 
 
 def _part_of_sum(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
     """This rank's part along a dim of the sum of all ranks' tensors."""
-    size, total = group.size(), x.shape[dim]
+    size, total = group.size(), x._shape[dim]
     most = -(-total // size)
     if size == 1:
         return x._row_major()
     rows = x.movedim(dim, 0)
     if size * most > total:
-        rows = cat([rows, rows.new_zeros(size * most - total, *rows.shape[1:])])
-    own = empty(most, *rows.shape[1:], dtype=x.dtype, device=x.device)  # (rows of a rank, …)
+        rows = cat([rows, rows.new_zeros(size * most - total, *rows._shape[1:])])
+    own = empty(most, *rows._shape[1:], dtype=x.dtype, device=x.device)  # (rows of a rank, …)
     collectives.reduce_scatter_tensor(own, rows.contiguous(), ReduceOp.SUM, group)
     return own.narrow(0, 0, share_of(total, group)[1]).movedim(0, dim).contiguous()
 
@@ -113,8 +113,8 @@ class _GatherParts(Function):
 class _OwnPart(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: ProcessGroup, dim: int, most: int | None) -> Tensor:
-        ctx.given = group, dim, x.shape[dim], most
-        return x.narrow(dim, *share_of(x.shape[dim], group, most)).contiguous()._row_major()
+        ctx.given = group, dim, x._shape[dim], most
+        return x.narrow(dim, *share_of(x._shape[dim], group, most)).contiguous()._row_major()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ class _OwnPart(Function):
 class _SumOfPart(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
-        ctx.given = group, dim, x.shape[dim]
+        ctx.given = group, dim, x._shape[dim]
         return _part_of_sum(x, group, dim)
 
     @staticmethod
@@ -160,7 +160,7 @@ def gather_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = N
     """The parts of all ranks along a dim, one after the other (…, total, …), with which all go on alike: `total` rows
     as share_of divides them (None: all ranks have as many as this one). The gradient is this rank's part of it."""
     dim = normalize_dim(dim, x.ndim, "gather_parts")
-    return _GatherParts.apply(x, group, dim, x.shape[dim] * group.size() if total is None else total, most)
+    return _GatherParts.apply(x, group, dim, x._shape[dim] * group.size() if total is None else total, most)
 
 
 def own_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
@@ -193,8 +193,8 @@ class _AllToAll(Function):
         ctx: Any, x: Tensor, outputs: Sequence[int] | None, inputs: Sequence[int] | None, group: ProcessGroup
     ) -> Tensor:
         ctx.given = inputs, outputs, group
-        rows = x.shape[0] if outputs is None else sum(outputs)
-        y = empty(rows, *x.shape[1:], dtype=x.dtype, device=x.device)
+        rows = x._shape[0] if outputs is None else sum(outputs)
+        y = empty(rows, *x._shape[1:], dtype=x.dtype, device=x.device)
         collectives.all_to_all_single(y, x.contiguous(), outputs, inputs, group)
         return y
 
@@ -253,7 +253,7 @@ def reduce_scatter(
     """The sum (or mean) over the ranks of input_list[i], at rank i; `output` only says its shape, as in torch."""
     _summable("reduce_scatter", op)
     group = group_or_world(group)
-    if len(input_list) != group.size() or any(x.shape != output.shape for x in input_list):
+    if len(input_list) != group.size() or any(x._shape != output._shape for x in input_list):
         raise ArgumentError(
             f"reduce_scatter takes a list of {group.size()} tensors with the shape {list(output.shape)} of the output"
         )
@@ -281,7 +281,7 @@ def all_to_all(
     sent = cat([x.reshape(-1) for x in input_tensor_list])
     sizes = [x.numel() for x in output_tensor_list]
     found = _AllToAll.apply(sent, sizes, [x.numel() for x in input_tensor_list], group)
-    return tuple(x.reshape(like.shape) for x, like in zip(found.split(sizes), output_tensor_list, strict=True))
+    return tuple(x.reshape(like._shape) for x, like in zip(found.split(sizes), output_tensor_list, strict=True))
 
 
 def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> Tensor:

@@ -37,12 +37,12 @@ class DeviceMesh:
             raise OptionError(f"are {names}, expected {grid.ndim} different ones", where="mesh_dim_names")
         groups = []
         for dim in range(grid.ndim):
-            for row in grid.movedim(dim, -1).reshape(-1, grid.shape[dim]).tolist():
+            for row in grid.movedim(dim, -1).reshape(-1, grid._shape[dim]).tolist():
                 whole = row == [*range(everyone.size())]
                 made = everyone if whole else new_group(row)  # all ranks make all groups, in one order
                 if made.rank() >= 0:
                     groups.append(made)
-        self._set(str(device_type), tuple(grid.shape), ranks, names, groups)
+        self._set(str(device_type), tuple(grid._shape), ranks, names, groups)
 
     def _set(
         self, device_type: str, shape: Sequence[int], ranks: Sequence[int], names: Sequence[str] | None,
@@ -64,10 +64,10 @@ class DeviceMesh:
         if grid is None:
             raise OptionError(f"is needed for {len(groups)} groups: the ranks in their grid", where="mesh")
         grid = grid if isinstance(grid, Tensor) else tensor(grid)
-        if tuple(grid.shape) != tuple(each.size() for each in groups):
+        if tuple(grid._shape) != tuple(each.size() for each in groups):
             sizes = [each.size() for each in groups]
             raise OptionError(f"has the shape {list(grid.shape)}, the groups are of {sizes} ranks", where="mesh")
-        return _of_groups(device_type, grid.shape, grid.reshape(-1).tolist(), mesh_dim_names, groups)
+        return _of_groups(device_type, grid._shape, grid.reshape(-1).tolist(), mesh_dim_names, groups)
 
     @property
     def mesh(self) -> Tensor:

@@ -34,7 +34,7 @@ _d_divisor = element_function(lambda g, a, b: (g * -1.0) * a / (b * b), 3)
 
 
 def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
-    if isinstance(b, Tensor) and a.shape == b.shape == g.shape and a.dtype is b.dtype is g.dtype in _IN_PROGRAMS:
+    if isinstance(b, Tensor) and a._shape == b._shape == g._shape and a.dtype is b.dtype is g.dtype in _IN_PROGRAMS:
         return g / b if a._requires_grad else None, _d_divisor(g, a, b) if b._requires_grad else None
     return (
         unbroadcast(g / b, a) if a._requires_grad else None,
@@ -93,7 +93,7 @@ pow = binary("pow", lambda: _power, _d_pow, of_complex=True)
 
 def _flat(g: Tensor, given: Any) -> Tensor | None:
     """The gradient of an argument in which the result does not move: 0, also where g is NaN."""
-    return given.new_zeros(given.shape) if isinstance(given, Tensor) else None
+    return given.new_zeros(given._shape) if isinstance(given, Tensor) else None
 
 
 def _read_for_divisor(edges: tuple[Any, ...]) -> tuple[int, ...]:
@@ -148,7 +148,7 @@ def _scaled(operation: Op) -> Any:
         if together and a.dtype is _dtype.float32:
             if alpha == 1 and alpha is not True:
                 return operation(a, b)
-            if a.shape != b.shape or type(alpha) not in (int, float):
+            if a._shape != b._shape or type(alpha) not in (int, float):
                 _check_alpha(operation, a, b, alpha)
                 return operation(a, b * alpha)
             return _plus_scaled(a, b, alpha if operation is add else -alpha)

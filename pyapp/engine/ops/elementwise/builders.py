@@ -23,7 +23,7 @@ NumpyFunction = Callable[..., Any]
 
 def no_slope(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     """The gradient of steps: 0, even where g is NaN or infinite."""
-    return (g.new_zeros(g.shape),)
+    return (g.new_zeros(g._shape),)
 
 
 def binary(
@@ -56,7 +56,7 @@ def binary(
         if out == "float" and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
-            broadcast_shapes(a.shape, b.shape, op=name)
+            broadcast_shapes(a._shape, b._shape, op=name)
         elif kind is _dtype.bfloat16 and name in ROUNDS_NUMBERS:
             b = rounded(float(b), kind)
         left, right = array_of(a, kind), array_of(b, kind)

@@ -48,7 +48,7 @@ def moved(x: Tensor, device: Device) -> Tensor:
     storage = Storage.outside_graphs(nbytes, device)
     if nbytes:  # else the offset may be past the end
         storage.copy_from(x.storage, 0, x.offset * size, nbytes)
-    return make(storage, x.shape, x.strides, x.dtype)
+    return make(storage, x._shape, x.strides, x.dtype)
 
 
 def _convert(x: Tensor, dtype: Any) -> Tensor:
@@ -64,7 +64,7 @@ def _convert(x: Tensor, dtype: Any) -> Tensor:
 @primitive(vjp=lambda g, _, x: (g,), saves="none")
 def clone(x: Tensor) -> Tensor:
     """A copy without gaps, whose dims have the same order in memory."""
-    array = x.array().copy(order="C" if kept_order(x.shape, x.strides) is None else "K")
+    array = x.array().copy(order="C" if kept_order(x._shape, x.strides) is None else "K")
     return adopt_array(array, x.dtype) if x.dtype.is_bits else tensor_of(array, x.dtype)
 
 

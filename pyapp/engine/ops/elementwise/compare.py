@@ -34,7 +34,7 @@ def vjp_of_choice(loses: Op) -> Any:
     """
 
     def vjp(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
-        if isinstance(b, Tensor) and a.shape == b.shape == g.shape and a.dtype is b.dtype is g.dtype is float32:
+        if isinstance(b, Tensor) and a._shape == b._shape == g._shape and a.dtype is b.dtype is g.dtype is float32:
             first, second = (a, b) if loses.name == "lt" else (b, a)
             return (
                 _larger(g, first, second) if a.requires_grad else None,
@@ -107,7 +107,7 @@ _FEW = 64  # numbers that Python compares in less time than kernels
 @function(method=True)
 def equal(a: Tensor, b: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
-    if a.shape != b.shape:
+    if a._shape != b._shape:
         return False
     kind, count = C_TYPES.get(a.dtype), a.numel()
     if count <= _FEW and kind is not None and b.dtype is a.dtype and a.device is b.device is cpu and not CAPTURES.count:

@@ -57,7 +57,7 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
     limits = [v for v in (low, high) if v is not None]
     same_device("clamp", x, *limits)
     kind = common_dtype(x, *limits)
-    broadcast_shapes(x.shape, *(v.shape for v in limits if isinstance(v, Tensor)), op="clamp")
+    broadcast_shapes(x._shape, *(v._shape for v in limits if isinstance(v, Tensor)), op="clamp")
     if x.dtype is kind and kind.is_floating_point and all(isinstance(v, (int, float)) for v in limits):
         return _between(x, -inf if low is None else low, inf if high is None else high)
     x = x.to(kind)

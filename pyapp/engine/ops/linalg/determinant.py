@@ -21,7 +21,7 @@ from .svd import svd
 def _cofactors(x: Tensor) -> Tensor:
     """The derivative of det at (..., N, N), also for singular matrices, from the singular values."""
     u, s, v = svd(x.detach().to(promote(x.dtype, _dtype.float32)))  # (..., N, N), (..., N), (..., N, N)
-    one = s.new_ones((*s.shape[:-1], 1))
+    one = s.new_ones((*s._shape[:-1], 1))
     before = cat([one, s[..., :-1]], -1).cumprod(-1)  # (..., N): the product of the larger values
     behind = cat([one, s.flip(-1)[..., :-1]], -1).cumprod(-1).flip(-1)  # of the smaller ones
     size = (det(u) * det(v).conj()).unsqueeze(-1).unsqueeze(-1)  # (..., 1, 1), of size 1
@@ -30,7 +30,7 @@ def _cofactors(x: Tensor) -> Tensor:
 
 def _d_det(g: Tensor, y: Tensor, x: Tensor) -> Any:
     g = g.unsqueeze(-1).unsqueeze(-1)
-    if not x.shape[-1] or bool((y == 0).any()):
+    if not x._shape[-1] or bool((y == 0).any()):
         return (g * _cofactors(x) if x.numel() else x * 0,)
     return (g * y.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT,)
 

@@ -27,7 +27,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([normalize_dim(d, t.ndim, "tensordot") for d in ds] for ds, t in zip(dims, (a, b), strict=True))
-    pairs = [(d, e, a.shape[d], b.shape[e]) for d, e in zip(left, right, strict=True)]
+    pairs = [(d, e, a._shape[d], b._shape[e]) for d, e in zip(left, right, strict=True)]
     if any(m != n and 1 not in (m, n) for _, _, m, n in pairs):
         raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
     if wide := [d for d, _, m, n in pairs if n == 1 != m]:  # a dim of 1 stands for as many as the other has
@@ -35,8 +35,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if wide := [e for _, e, m, n in pairs if m == 1 != n]:
         b = b.sum(wide, True, dtype=b.dtype)
     kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
-    sizes_a, sizes_b = tuple(a.shape[d] for d in kept_a), tuple(b.shape[d] for d in kept_b)
-    inner = prod(a.shape[d] for d in left)
+    sizes_a, sizes_b = tuple(a._shape[d] for d in kept_a), tuple(b._shape[d] for d in kept_b)
+    inner = prod(a._shape[d] for d in left)
     rows = reshape(permute(a, (*kept_a, *left)), (prod(sizes_a), inner))
     return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, prod(sizes_b))), sizes_a + sizes_b)
 
@@ -80,7 +80,7 @@ def _one_each(x: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            if x.shape[first] != x.shape[second]:
+            if x._shape[first] != x._shape[second]:
                 raise ValueError(f"einsum: {label!r} names dims of different sizes in {describe(x)}")
             x = diagonal(x, 0, first, second)
             labels = [c for i, c in enumerate(labels) if i not in (first, second)] + [label]
@@ -108,17 +108,17 @@ def _contract(
         order = [c for group in groups for c in group]
         x = _in_order(x, labels, order)
         own = {*batch, *inner}
-        x = expanded(x, tuple([sizes[c] if c in own else n for c, n in zip(order, x.shape, strict=True)]))
+        x = expanded(x, tuple([sizes[c] if c in own else n for c, n in zip(order, x._shape, strict=True)]))
         counts = []
         for group in groups:
             count = 1
             for c in group:
-                count *= sizes[c] if c in own else x.shape[order.index(c)]
+                count *= sizes[c] if c in own else x._shape[order.index(c)]
             counts.append(count)
         return reshaped(x, tuple(counts))
 
     product = matmul(arranged(a, la, batch, left, inner), arranged(b, lb, batch, inner, right))
-    outside = [a.shape[la.index(c)] for c in left] + [b.shape[lb.index(c)] for c in right]
+    outside = [a._shape[la.index(c)] for c in left] + [b._shape[lb.index(c)] for c in right]
     return reshaped(product, (*[sizes[c] for c in batch], *outside)), batch + left + right
 
 
@@ -214,14 +214,14 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     tensors = list(given)
     same_device("einsum", *tensors)
     if len(tensors) == 2 and tensors[0].dtype is tensors[1].dtype and type(equation) is str:
-        plan = _product_of(equation, tensors[0].shape, tensors[1].shape)
+        plan = _product_of(equation, tensors[0]._shape, tensors[1]._shape)
         if plan is not None:
             return _multiplied(plan, *tensors)
     labels, result = _parse(equation, tensors)
     pairs = [_one_each(x, names) for x, names in zip(tensors, labels, strict=True)]
     sizes: dict[str, int] = {}
     for x, names in pairs:
-        for c, n in zip(names, x.shape, strict=True):
+        for c, n in zip(names, x._shape, strict=True):
             if sizes.get(c, 1) not in (1, n) and n != 1:
                 raise ValueError(f"einsum: {c!r} of {equation!r} is {sizes[c]} in one operand, {n} in {describe(x)}")
             sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]

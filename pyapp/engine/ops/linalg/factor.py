@@ -50,7 +50,7 @@ cholesky.by_name = lambda x, upper=False: cholesky(x).mH if upper else cholesky(
 
 def _d_qr(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Walter and Lehmann 2018, "Algorithmic differentiation of linear algebra functions", for M >= N."""
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     q, r = y[..., :m, :], y[..., m:, :]
     g = g.contiguous()
     gq, gr = g[..., :m, :], g[..., m:, :].triu()
@@ -91,7 +91,7 @@ def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
     """
     if x.ndim < 2 or mode not in MODES:
         raise ValueError(f"qr: takes matrices (..., M, N) and mode {', '.join(MODES)}, got {describe(x)}, {mode!r}")
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     packed = _qr(x if m >= n else x[..., :m])
     q, r = packed[..., :m, :], packed[..., m:, :]
     if m < n:
@@ -126,7 +126,7 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
     def factor(a: Tensor) -> Tensor:
         return cholesky(a).mH if upper else cholesky(a)
 
-    return WithInfo(*_checked(factor, x.shape[:-2], check_errors, x, info=_failing_minor))
+    return WithInfo(*_checked(factor, x._shape[:-2], check_errors, x, info=_failing_minor))
 
 
 def _failing_minor(x: Tensor) -> int:
@@ -134,7 +134,7 @@ def _failing_minor(x: Tensor) -> int:
     none either, so it is found by halving.
     """
     x = x.detach()
-    good, bad = 0, x.shape[-1]
+    good, bad = 0, x._shape[-1]
     while bad - good > 1:
         order = (good + bad) // 2
         try:
@@ -219,7 +219,7 @@ def _order(exchanged: Any, m: int) -> Any:
 
 def _d_lu_square(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Walter and Lehmann 2018, "Algorithmic differentiation of linear algebra functions": of L and U in one matrix."""
-    one = eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    one = eye(x._shape[-1], dtype=x.dtype, device=x.device)
     lower, upper = y.tril(-1) + one, y.triu()
     inner = (lower.mT @ g.tril(-1)).tril(-1) + (g.triu() @ upper.mT).triu()
     left = solve_triangular(lower.mT, inner, upper=True, unitriangular=True)
@@ -242,10 +242,10 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
     """L and U in one matrix (..., M, N), differentiable: of the square at the top left, and the rest
     computed from it.
     """
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     k = min(m, n)
-    index = tensor_of(order.reshape(*x.shape[:-2], m, 1), _dtype.int64).to(x.device)
-    rows = x.gather(-2, expand(index, x.shape))
+    index = tensor_of(order.reshape(*x._shape[:-2], m, 1), _dtype.int64).to(x.device)
+    rows = x.gather(-2, expand(index, x._shape))
     packed = _lu_square(rows[..., :k, :k])
     if m == n:
         return packed
@@ -261,7 +261,7 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
     """(L and U in one matrix, exchanges, order of rows)."""
     if x.ndim < 2:
         raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     if x.device is cpu and not x.requires_grad and type(x) is Tensor and not capturing():  # in one pass
         kept: list[Any] = []
 
@@ -269,12 +269,12 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
             kept[:] = _pivots(a)
             return kept[0]
 
-        packed, kind = _lapack(name, compute, x.reshape(prod(x.shape[:-2]), m, n))
-        factors = tensor_of(packed.reshape(x.shape), kind)
-        return factors, kept[1].reshape(*x.shape[:-2], min(m, n)), kept[2]
-    exchanged = _exchanges_of_lu(x.detach().reshape(prod(x.shape[:-2]), m, n), name).cpu().array()
+        packed, kind = _lapack(name, compute, x.reshape(prod(x._shape[:-2]), m, n))
+        factors = tensor_of(packed.reshape(x._shape), kind)
+        return factors, kept[1].reshape(*x._shape[:-2], min(m, n)), kept[2]
+    exchanged = _exchanges_of_lu(x.detach().reshape(prod(x._shape[:-2]), m, n), name).cpu().array()
     order = _order(exchanged, m)
-    return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order
+    return _permuted_factors(x, order), exchanged.reshape(*x._shape[:-2], min(m, n)), order
 
 
 @primitive(vjp=None, name="_exchanges_of_lu")
@@ -328,7 +328,7 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """lu_factor with what would keep lu_solve from solving; RuntimeError for that with `check_errors`."""
     packed, pivots = lu_factor(x, pivot=pivot)
     zero = packed.detach().diagonal(dim1=-2, dim2=-1) == 0  # (..., K)
-    first = zero.to(_dtype.int32).argmax(-1) if zero.shape[-1] else zero.sum(-1)
+    first = zero.to(_dtype.int32).argmax(-1) if zero._shape[-1] else zero.sum(-1)
     info = ((first + 1) * zero.any(-1)).to(_dtype.int32)
     if check_errors and bool(info.any()):
         raise RuntimeError(f"lu_factor_ex: a pivot of {describe(x)} is 0: the matrix has no inverse")
@@ -342,12 +342,12 @@ def _packed_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> LUFact
 
 
 def _unpacked(packed: Tensor, order: Any) -> LU:
-    m, n = packed.shape[-2:]
+    m, n = packed._shape[-2:]
     k = min(m, n)
     one = eye(m, k, dtype=packed.dtype, device=packed.device)
     places = np.zeros((len(order), m, m), bool)
     np.put_along_axis(places, order[:, None, :], True, 1)
-    matrix = tensor_of(places.reshape(*packed.shape[:-2], m, m)).to(packed.device).to(packed.dtype)
+    matrix = tensor_of(places.reshape(*packed._shape[:-2], m, m)).to(packed.device).to(packed.dtype)
     return LU(matrix, packed[..., :, :k].tril(-1) + one, packed[..., :k, :].triu())
 
 
@@ -362,8 +362,8 @@ def lu(x: Tensor, *, pivot: bool = True) -> LU:
 @function()
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LU:
     """(P, L, U) of the result of lu_factor; empty tensors for parts that are not requested."""
-    m, n = LU_data.shape[-2:]
-    if LU_pivots.shape != (*LU_data.shape[:-2], min(m, n)):
+    m, n = LU_data._shape[-2:]
+    if LU_pivots._shape != (*LU_data._shape[:-2], min(m, n)):
         raise ValueError(f"lu_unpack: pivots {describe(LU_pivots)} do not fit {describe(LU_data)}")
     found = _unpacked(LU_data, _order(_exchanges(LU_pivots), m))
     nothing = LU_data.new_zeros(0)
@@ -371,7 +371,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def _exchanges(pivots: Tensor) -> Any:
-    found = pivots.cpu().array().reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype("int64") - 1
+    found = pivots.cpu().array().reshape(prod(pivots._shape[:-1]), pivots._shape[-1]).astype("int64") - 1
     if found.size and found.min() < 0:
         raise ValueError(f"pivots count from 1, got {describe(pivots)} from {found.min() + 1}")
     return found
@@ -382,12 +382,12 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     _square("lu_solve", LU)
     if not left:
         return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-    n = LU.shape[-1]
-    if B.ndim < 2 or B.shape[-2] != n or pivots.shape != LU.shape[:-1]:
+    n = LU._shape[-1]
+    if B.ndim < 2 or B._shape[-2] != n or pivots._shape != LU._shape[:-1]:
         raise ValueError(f"lu_solve: {describe(LU)}, pivots {describe(pivots)} and {describe(B)} do not fit")
-    lead = broadcast_shapes(LU.shape[:-2], B.shape[:-2], op="lu_solve")
+    lead = broadcast_shapes(LU._shape[:-2], B._shape[:-2], op="lu_solve")
     P, L, U = lu_unpack(LU, pivots)
-    B = expand(B, (*lead, *B.shape[-2:]))
+    B = expand(B, (*lead, *B._shape[-2:]))
     if adjoint:
         inner = solve_triangular(U.mH, B, upper=False)
         return P @ solve_triangular(L.mH, inner, upper=True, unitriangular=True)
@@ -396,13 +396,13 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 def _reflectors(name: str, x: Tensor, tau: Tensor, any_width: bool = False) -> list[Tensor]:
     """The vectors (..., M, 1) below the diagonal of x, 1 on it; `any_width`: x may have more columns than rows."""
-    m, n = x.shape[-2:] if x.ndim > 1 else (0, 0)
+    m, n = x._shape[-2:] if x.ndim > 1 else (0, 0)
     if any_width and n > m:
         x, n = x[..., :m], m
-    if x.ndim < 2 or m < n or tau.shape[:-1] != x.shape[:-2] or tau.ndim != x.ndim - 1 or tau.shape[-1] > n:
+    if x.ndim < 2 or m < n or tau._shape[:-1] != x._shape[:-2] or tau.ndim != x.ndim - 1 or tau._shape[-1] > n:
         raise ValueError(f"{name}: {describe(x)} (..., M, N) with M >= N and {describe(tau)} (..., K) do not fit")
     whole = x.tril(-1) + eye(m, n, dtype=x.dtype, device=x.device)
-    return [whole[..., i : i + 1] for i in range(tau.shape[-1])]
+    return [whole[..., i : i + 1] for i in range(tau._shape[-1])]
 
 
 def _reflected(y: Tensor, vectors: list[Tensor], tau: Tensor, forward: bool) -> Tensor:
@@ -416,8 +416,8 @@ def _reflected(y: Tensor, vectors: list[Tensor], tau: Tensor, forward: bool) -> 
 def householder_product(x: Tensor, tau: Tensor) -> Tensor:
     """The first N columns of the product of reflectors, as geqrf leaves them: x (..., M, N), tau (..., K)."""
     vectors = _reflectors("householder_product", x, tau)
-    first = eye(x.shape[-2], x.shape[-1], dtype=x.dtype, device=x.device)
-    return _reflected(expand(first, x.shape), vectors, tau, False)
+    first = eye(x._shape[-2], x._shape[-1], dtype=x.dtype, device=x.device)
+    return _reflected(expand(first, x._shape), vectors, tau, False)
 
 
 @function(method=True)
@@ -442,7 +442,7 @@ def geqrf(x: Tensor) -> Geqrf:
     """QR in LAPACK's form, for householder_product and ormqr; without a gradient. x (..., M, N)."""
     if x.ndim < 2:
         raise ValueError(f"geqrf: takes matrices (..., M, N), got {describe(x)}")
-    rows, k = x.shape[-2], min(x.shape[-2:])
+    rows, k = x._shape[-2], min(x._shape[-2:])
 
     def compute(a: Any) -> Any:
         flat = a.reshape(prod(a.shape[:-2]), *a.shape[-2:])

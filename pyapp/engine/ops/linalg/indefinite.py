@@ -115,8 +115,8 @@ def ldl_factor_ex(x: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
         return packed.reshape(a.shape)
 
     packed, kind = _lapack("ldl_factor", compute, x.detach())
-    pivots = np.array([p for p, _ in found], np.int32).reshape(x.shape[:-1])
-    info = tensor_of(np.array([i for _, i in found], np.int32).reshape(x.shape[:-2])).to(x.device)
+    pivots = np.array([p for p, _ in found], np.int32).reshape(x._shape[:-1])
+    info = tensor_of(np.array([i for _, i in found], np.int32).reshape(x._shape[:-2])).to(x.device)
     if check_errors and bool(info.any()):
         raise RuntimeError(f"ldl_factor: a block of {describe(x)} is 0: the matrix has no inverse")
     return LDLFactorEx(tensor_of(packed, kind).to(x.device), tensor_of(pivots).to(x.device), info)
@@ -133,8 +133,8 @@ def ldl_factor(x: Tensor, *, hermitian: bool = False) -> LDLFactor:
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """x (..., N, K) with A x = B, from ldl_factor(A). Without gradients."""
     _square("ldl_solve", LD)
-    n = LD.shape[-1]
-    if B.ndim < 2 or B.shape[-2] != n or pivots.shape != LD.shape[:-1] or pivots.dtype.category != 1:
+    n = LD._shape[-1]
+    if B.ndim < 2 or B._shape[-2] != n or pivots._shape != LD._shape[:-1] or pivots.dtype.category != 1:
         raise ValueError(
             f"ldl_solve: {describe(LD)}, the pivots {describe(pivots)} and {describe(B)} are not (..., N, N), (..., N) "
             "and (..., N, K)"
@@ -144,7 +144,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     order = array_of(pivots).astype(np.int64)
     if order.size and (not order.all() or abs(order).max() > n):
         raise ValueError(f"ldl_solve: the pivots are rows from 1 to {n}")
-    batch = broadcast_shapes(LD.shape[:-2], B.shape[:-2], op="ldl_solve")
+    batch = broadcast_shapes(LD._shape[:-2], B._shape[:-2], op="ldl_solve")
 
     def compute(ld: Any, b: Any) -> Any:
         count = prod(batch)

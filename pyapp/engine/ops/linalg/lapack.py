@@ -95,7 +95,7 @@ def _of_finite(function: Any, a: Any, *args: Any, **settings: Any) -> Any:
 
 
 def _square(name: str, x: Tensor) -> None:
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+    if x.ndim < 2 or x._shape[-1] != x._shape[-2]:
         raise ValueError(f"{name}: takes square matrices (..., N, N), got {describe(x)}")
 
 

@@ -70,7 +70,7 @@ def _pairs(
     largest: bool, tracker: Callable[[Progress], Any] | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Of one matrix: (n,) and (m, n)."""
-    count = x.shape[1]
+    count = x._shape[1]
     norm = float(x.norm())
     progress = Progress(rounds)
     a_norm, b_norm = float((a @ x).norm()) / norm, float(_times(b, x).norm()) / norm
@@ -106,7 +106,7 @@ def _d_chosen(g: Tensor, y: Tensor, a: Tensor, pairs: Tensor, largest: bool) -> 
     if largest:
         every, whole = every.flip(-1), whole.flip(-1)
     gaps = values.unsqueeze(-2) - every.unsqueeze(-1)  # (..., m, k): between each chosen value and every one
-    own = gaps.new_ones(gaps.shape[-2:]).triu().tril()
+    own = gaps.new_ones(gaps._shape[-2:]).triu().tril()
     inner = (whole.mT @ g_vectors) * (1 - own) / (gaps + own)
     found = (vectors * g_values.unsqueeze(-2) + whole @ inner) @ vectors.mT
     return ((found + found.mT) * 0.5,)
@@ -122,7 +122,7 @@ def _start(a: Tensor, x: Tensor | None, k: int | None, n: int | None) -> Tensor:
     if x is not None:
         return x
     count = (1 if k is None else k) if n is None else n
-    return randn((*a.shape[:-1], count), dtype=a.dtype, device=a.device)
+    return randn((*a._shape[:-1], count), dtype=a.dtype, device=a.device)
 
 
 @function()
@@ -142,10 +142,10 @@ def lobpcg(
     """
     if method not in (None, "basic", "ortho"):
         raise ValueError(f"lobpcg: method is 'basic' or 'ortho', not {method!r}")
-    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.dtype not in _TOLERANCES:
+    if A.ndim < 2 or A._shape[-1] != A._shape[-2] or A.dtype not in _TOLERANCES:
         raise ValueError(f"lobpcg: takes symmetric matrices of float32 or float64, got {describe(A)}")
-    size, start = A.shape[-1], _start(A, X, k, n)
-    count = start.shape[-1]
+    size, start = A._shape[-1], _start(A, X, k, n)
+    count = start._shape[-1]
     wanted = (1 if X is None else count) if k is None else k
     if size < 3 * count or not 0 < wanted <= count:
         raise ValueError(
@@ -161,18 +161,18 @@ def lobpcg(
             values, vectors = _pairs(A, B, start, wanted, iK, rounds, tolerance, upwards, tracker)
         else:
             flat = A.reshape(-1, size, size)
-            parts = [None if y is None else y.expand(*A.shape[:-2], *y.shape[-2:]) for y in (B, start, iK)]
-            b, x, inverse = (None if y is None else y.reshape(-1, *y.shape[-2:]) for y in parts)
+            parts = [None if y is None else y.expand(*A._shape[:-2], *y._shape[-2:]) for y in (B, start, iK)]
+            b, x, inverse = (None if y is None else y.reshape(-1, *y._shape[-2:]) for y in parts)
             assert x is not None
             found = [
                 _pairs(
                     flat[i], b if b is None else b[i], x[i], wanted, inverse if inverse is None else inverse[i], rounds,
                     tolerance, upwards, tracker,
                 )
-                for i in range(flat.shape[0])
+                for i in range(flat._shape[0])
             ]  # fmt: skip
-            values = stack([each for each, _ in found]).reshape(*A.shape[:-2], count)
-            vectors = stack([each for _, each in found]).reshape(*A.shape[:-1], count)
+            values = stack([each for each, _ in found]).reshape(*A._shape[:-2], count)
+            vectors = stack([each for _, each in found]).reshape(*A._shape[:-1], count)
         values, vectors = values[..., :wanted], vectors[..., :wanted]
     if not (A.requires_grad and STATE.enabled and A.dense):
         return values, vectors

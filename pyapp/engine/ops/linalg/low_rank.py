@@ -12,7 +12,7 @@ from .svd import SVD, linalg_svd
 
 def _range(x: Tensor, rank: int, iterations: int) -> Tensor:
     """An orthonormal basis (..., M, rank) of what x (..., M, N) mostly maps to (algorithm 4.4)."""
-    basis = linalg_qr(x @ randn(x.shape[-1], rank, dtype=x.dtype, device=x.device))[0]
+    basis = linalg_qr(x @ randn(x._shape[-1], rank, dtype=x.dtype, device=x.device))[0]
     for _ in range(iterations):
         basis = linalg_qr(x.mT @ basis)[0]
         basis = linalg_qr(x @ basis)[0]
@@ -25,10 +25,10 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     power iteration: U (..., M, q), S (..., q), V (..., N, q).
     """
     rank, rounds = 6 if q is None else q, 2 if niter is None else niter
-    if A.ndim < 2 or not 0 <= rank <= min(A.shape[-2:]) or rounds < 0:
+    if A.ndim < 2 or not 0 <= rank <= min(A._shape[-2:]) or rounds < 0:
         raise ValueError(f"svd_lowrank: q {rank} and niter {rounds} do not fit {describe(A)}")
     x = A if M is None else A - M
-    wide = x.shape[-2] < x.shape[-1]
+    wide = x._shape[-2] < x._shape[-1]
     x = x.mT if wide else x
     basis = _range(x, rank, rounds)
     u, s, vh = linalg_svd(basis.mT @ x, False)
@@ -43,7 +43,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     """
     if A.ndim < 2:
         raise ValueError(f"pca_lowrank: takes matrices (..., M, N), got {describe(A)}")
-    rank = min(6, *A.shape[-2:]) if q is None else q
-    if not 0 <= rank <= min(A.shape[-2:]) or niter < 0:
+    rank = min(6, *A._shape[-2:]) if q is None else q
+    if not 0 <= rank <= min(A._shape[-2:]) or niter < 0:
         raise ValueError(f"pca_lowrank: q {rank} and niter {niter} do not fit {describe(A)}")
     return svd_lowrank(A - A.mean(-2, True) if center else A, rank, niter)

@@ -53,7 +53,7 @@ def _exponential(a: Any) -> Any:
 
 def _d_matrix_exp(g: Tensor, _: Any, x: Tensor) -> Any:
     """The upper right block of exp([[xᵀ, g], [0, xᵀ]]) (Mathias 1996, "A chain rule for matrix functions")."""
-    n = x.shape[-1]
+    n = x._shape[-1]
     upper, lower = cat([x.mT, g], -1), cat([g * 0, x.mT], -1)
     return (matrix_exp(cat([upper, lower], -2))[..., :n, n:],)
 
@@ -76,7 +76,7 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     _square("matrix_power", x)
     if n < 0:
         return matrix_power(inverse(x), -n)
-    result = eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape) if n == 0 else None
+    result = eye(x._shape[-1], dtype=x.dtype, device=x.device).expand(x._shape) if n == 0 else None
     while n:
         if n & 1:
             result = x if result is None else matmul(result, x)

@@ -26,7 +26,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not by_values:
         _square("cond", A)
     if not A.numel():
-        return A.abs().new_zeros(A.shape[:-2])
+        return A.abs().new_zeros(A._shape[:-2])
     if by_values:
         s = svdvals(A)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -64,13 +64,13 @@ def matrix_norm(
     if ord in ("nuc", 2, -2):
         moved = x.movedim((a, b), (-2, -1))
         s = svdvals(moved)
-        y = s.sum(-1) if ord == "nuc" or not s.shape[-1] and ord == 2 else s.amax(-1) if ord == 2 else s.amin(-1)
+        y = s.sum(-1) if ord == "nuc" or not s._shape[-1] and ord == 2 else s.amax(-1) if ord == 2 else s.amin(-1)
         return y.unsqueeze(min(a, b)).unsqueeze(max(a, b)) if keepdim else y
     if ord not in (1, -1, float("inf"), float("-inf")):
         raise ValueError(f"matrix_norm: unknown ord {ord!r}")
     along, rest = (a, b) if abs(ord) == 1 else (b, a)
     sums = x.abs().sum(along, True)
-    if not x.shape[rest] and ord > 0:
+    if not x._shape[rest] and ord > 0:
         y = sums.sum(rest, True)  # the largest of no sums is 0
         return y if keepdim else y.squeeze(max(a, b)).squeeze(min(a, b))
     y = sums.amax(rest, True) if ord > 0 else sums.amin(rest, True)

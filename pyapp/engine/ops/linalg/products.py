@@ -30,10 +30,10 @@ from ..view import expand, reshape, reshaped
 def kron(a: Tensor, b: Tensor) -> Tensor:
     """The Kronecker product."""
     rank = max(a.ndim, b.ndim)
-    a, b = (reshape(t, (1,) * (rank - t.ndim) + t.shape) for t in (a, b))
-    wide = reshape(a, tuple(n for size in a.shape for n in (size, 1)))
-    other = reshape(b, tuple(n for size in b.shape for n in (1, size)))
-    return reshape(wide * other, tuple(m * n for m, n in zip(a.shape, b.shape, strict=True)))
+    a, b = (reshape(t, (1,) * (rank - t.ndim) + t._shape) for t in (a, b))
+    wide = reshape(a, tuple(n for size in a._shape for n in (size, 1)))
+    other = reshape(b, tuple(n for size in b._shape for n in (1, size)))
+    return reshape(wide * other, tuple(m * n for m, n in zip(a._shape, b._shape, strict=True)))
 
 
 @function()
@@ -53,26 +53,26 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
         return g * b, g * a
     if a.ndim == 1:
         g2 = g.unsqueeze(-2)
-        grad_a = _sum_to(g2 @ b.mT, (1, *a.shape)).reshape(a.shape) if a.requires_grad else None
-        return grad_a, _sum_to(a.unsqueeze(-1) * g2, b.shape) if b.requires_grad else None
+        grad_a = _sum_to(g2 @ b.mT, (1, *a._shape)).reshape(a._shape) if a.requires_grad else None
+        return grad_a, _sum_to(a.unsqueeze(-1) * g2, b._shape) if b.requires_grad else None
     if b.ndim == 1:
-        grad_a = _sum_to(g.unsqueeze(-1) * b, a.shape) if a.requires_grad else None
+        grad_a = _sum_to(g.unsqueeze(-1) * b, a._shape) if a.requires_grad else None
         if not b.requires_grad:
             return grad_a, None
-        return grad_a, _sum_to(g.unsqueeze(-2) @ a, (1, *b.shape)).reshape(b.shape)
-    grad_a = _sum_to(g @ b.mT, a.shape) if a.requires_grad else None
+        return grad_a, _sum_to(g.unsqueeze(-2) @ a, (1, *b._shape)).reshape(b._shape)
+    grad_a = _sum_to(g @ b.mT, a._shape) if a.requires_grad else None
     if not b.requires_grad:
         return grad_a, None
     if b.ndim == 2 and a.ndim > 2:  # one product instead of a sum of many
         return grad_a, a.flatten(0, -2).mT @ g.flatten(0, -2)
-    return grad_a, _sum_to(a.mT @ g, b.shape)
+    return grad_a, _sum_to(a.mT @ g, b._shape)
 
 
 def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if gradient.shape == shape:
+    if gradient._shape == shape:
         return gradient
     extra = gradient.ndim - len(shape)
-    dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient.shape[i + extra] != 1)]
+    dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient._shape[i + extra] != 1)]
     return reshaped(gradient.sum(dims, keepdim=True), shape) if dims else gradient
 
 
@@ -86,16 +86,16 @@ def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
     """The shape of a @ b. ValueError where the inner sizes differ."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         raise TypeError(f"{name}: takes two tensors, got {describe(a)} and {describe(b)}")
-    if not a.shape or not b.shape:
+    if not a._shape or not b._shape:
         raise ValueError(f"{name}: takes tensors with dims, got {describe(a)} and {describe(b)}")
-    inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
-    if a.shape[-1] != inner:
+    inner = b._shape[0] if b.ndim == 1 else b._shape[-2]
+    if a._shape[-1] != inner:
         raise ValueError(
             f"{name}: {_not_multiplied(a.shape, b.shape)}: inner sizes differ: {describe(a)} @ {describe(b)} "
             f"({a.shape[-1]} and {inner})"
         )
-    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2], op=name)
-    return batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
+    batch = broadcast_shapes(a._shape[:-2], b._shape[:-2], op=name)
+    return batch + a._shape[-2:-1] + (b._shape[-1:] if b.ndim > 1 else ())
 
 
 @function(method=True)
@@ -121,8 +121,8 @@ matmul.reads = read_crosswise
 
 def check_linear(x: Tensor, weight: Tensor) -> None:
     """Shapes of a linear layer. ValueError names both."""
-    if weight.ndim != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
-        told = _not_multiplied(x.shape, weight.shape[::-1]) + ": " if x.shape and weight.ndim == 2 else ""
+    if weight.ndim != 2 or not x._shape or x._shape[-1] != weight._shape[1]:
+        told = _not_multiplied(x._shape, weight._shape[::-1]) + ": " if x._shape and weight.ndim == 2 else ""
         raise ValueError(f"linear: {told}{describe(x)} does not fit the weight {describe(weight)} (outputs, inputs)")
 
 
@@ -164,7 +164,7 @@ _linear.reads = read_crosswise
 def _d_linear(
     g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
 ) -> Any:
-    flat = reshaped(g, (prod(g.shape[:-1]), g.shape[-1]))  # -1 would be any number where there are no elements
+    flat = reshaped(g, (prod(g._shape[:-1]), g._shape[-1]))  # -1 would be any number where there are no elements
     if weight.dtype.is_quantized:
         if weight.requires_grad:
             raise TypeError(
@@ -175,7 +175,7 @@ def _d_linear(
     if x.requires_grad:
         dx = g @ (weight if weight.dtype is g.dtype else weight.to(g.dtype))
     if weight.requires_grad:
-        dw = flat.mT @ reshaped(x, (flat.shape[0], x.shape[-1]))
+        dw = flat.mT @ reshaped(x, (flat._shape[0], x._shape[-1]))
         dw = dw if dw.dtype is weight.dtype else dw.to(weight.dtype)
     return (
         dx,
@@ -197,7 +197,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tens
 @function(method=True, arguments="input mat2")
 def bmm(a: Tensor, b: Tensor) -> Tensor:
     """(B, M, K) @ (B, K, N), without broadcasting."""
-    if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
+    if a.ndim != 3 or b.ndim != 3 or a._shape[0] != b._shape[0]:
         raise ValueError(
             f"bmm: batch1 and batch2 must be 3D tensors (B, M, K) and (B, K, N), got {describe(a)} and {describe(b)}"
         )
@@ -215,7 +215,7 @@ def _operator(self: Tensor, other: Any) -> Any:
 @function(method=True, arguments="input tensor")
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """Σ a b of two vectors."""
-    if a.ndim != 1 or b.ndim != 1 or a.shape != b.shape:
+    if a.ndim != 1 or b.ndim != 1 or a._shape != b._shape:
         raise ValueError(f"dot: takes two vectors of one length, got {describe(a)} and {describe(b)}")
     return matmul(a, b)
 
@@ -321,7 +321,7 @@ def _cross_by_parts(a: Tensor, b: Tensor, d: int) -> Tensor:
 def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along a dim of three; broadcast."""
     d = normalize_dim(dim, a.ndim, "cross")
-    if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
+    if a.ndim != b.ndim or not a.ndim or a._shape[d] != 3 or b._shape[d] != 3:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
     found: Tensor = (_cross_by_parts if a.dtype.is_complex or b.dtype.is_complex else _cross)(a, b, d)
     return found
@@ -330,8 +330,8 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
 @function(method=True)
 def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
     """The vector product along a dim of three: the first one, unless given, as torch.cross."""
-    if dim is None and 3 in a.shape:
-        dim = a.shape.index(3)
+    if dim is None and 3 in a._shape:
+        dim = a._shape.index(3)
     return linalg_cross(a, b, dim=-1 if dim is None else dim)
 
 
@@ -342,11 +342,11 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 .. N - 1 of x (..., K) → (..., K, N); N is K unless given."""
-    count = x.shape[-1] if N is None else N
+    count = x._shape[-1] if N is None else N
     if not x.ndim or count < 2:
         raise ValueError(f"vander: takes vectors and N > 1, got {describe(x)} and {count}")
-    powers = expand(x.unsqueeze(-1), (*x.shape, count - 1)).cumprod(-1)
-    return cat([x.new_ones((*x.shape, 1)), powers], -1)
+    powers = expand(x.unsqueeze(-1), (*x._shape, count - 1)).cumprod(-1)
+    return cat([x.new_ones((*x._shape, 1)), powers], -1)
 
 
 @function(method=True)
@@ -354,11 +354,11 @@ def inner(x: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dims: (..., K), (..., K) → all other dims of both."""
     if not x.ndim or not other.ndim:
         return x * other
-    if x.shape[-1] != other.shape[-1]:
+    if x._shape[-1] != other._shape[-1]:
         raise ValueError(f"inner: {describe(x)} and {describe(other)} differ in the last dim")
-    rows, others = (t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (x, other))
+    rows, others = (t.reshape(prod(t._shape[:-1]), t._shape[-1]) for t in (x, other))
     flat = rows @ others.mT
-    return flat.reshape(x.shape[:-1] + other.shape[:-1])
+    return flat.reshape(x._shape[:-1] + other._shape[:-1])
 
 
 @function(method=True, in_place=True)
@@ -368,11 +368,11 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha:
 
     Where beta is 0, x is not read.
     """
-    if batch1.ndim != 3 or batch2.ndim != 3 or (batch1.shape[0], batch1.shape[2]) != batch2.shape[:2]:
+    if batch1.ndim != 3 or batch2.ndim != 3 or (batch1._shape[0], batch1._shape[2]) != batch2._shape[:2]:
         raise ValueError(f"addbmm: takes (B, N, K) and (B, K, M), got {describe(batch1)} and {describe(batch2)}")
-    side_by_side = batch1.transpose(0, 1).reshape(batch1.shape[1], batch1.shape[0] * batch1.shape[2])  # (N, B K)
-    below = batch2.reshape(batch2.shape[0] * batch2.shape[1], batch2.shape[2])  # (B K, M)
-    x = x.expand(batch1.shape[1], batch2.shape[2])
+    side_by_side = batch1.transpose(0, 1).reshape(batch1._shape[1], batch1._shape[0] * batch1._shape[2])  # (N, B K)
+    below = batch2.reshape(batch2._shape[0] * batch2._shape[1], batch2._shape[2])  # (B K, M)
+    x = x.expand(batch1._shape[1], batch2._shape[2])
     return addmm(x, side_by_side, below, beta=beta, alpha=alpha)
 
 

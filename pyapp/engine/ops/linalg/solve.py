@@ -37,7 +37,7 @@ def inverse(x: Tensor) -> Tensor:
 def _d_solve(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     grad_b = solve(a.mT, g)
     grad_a = -(grad_b @ y.mT)
-    return _sum_to(grad_a, a.shape), _sum_to(grad_b, b.shape)
+    return _sum_to(grad_a, a._shape), _sum_to(grad_b, b._shape)
 
 
 @primitive(vjp=_d_solve, saves="both", name="_solve")
@@ -54,12 +54,12 @@ def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
     if not left:
         return solve(a.mT, b) if b.ndim == 1 else solve(a.mT, b.mT).mT
     same_device("solve", a, b)
-    vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
-    if b.shape[-1 if vector else -2] != a.shape[-1]:
+    vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b._shape == a._shape[:-1])
+    if b._shape[-1 if vector else -2] != a._shape[-1]:
         raise ValueError(f"solve: {describe(a)} does not fit {describe(b)}")
     if vector:
         return _solve(a, b.unsqueeze(-1)).squeeze(-1)
-    broadcast_shapes(a.shape[:-2], b.shape[:-2], op="solve")
+    broadcast_shapes(a._shape[:-2], b._shape[:-2], op="solve")
     return _solve(a, b)
 
 
@@ -67,14 +67,14 @@ def _d_solve_triangular(g: Tensor, y: Tensor, a: Tensor, b: Tensor, upper: bool,
     grad_b = _solve_triangular(a.mT, g, not upper, unit)
     grad_a = -(grad_b @ y.mT)
     grad_a = grad_a.triu(int(unit)) if upper else grad_a.tril(-int(unit))
-    return _sum_to(grad_a, a.shape), _sum_to(grad_b, b.shape)
+    return _sum_to(grad_a, a._shape), _sum_to(grad_b, b._shape)
 
 
 @op(vjp=_d_solve_triangular, saves="both", name="_solve_triangular")
 def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     """x of a x = b: of a (..., N, N) one triangle is read, b (..., N, K); `unit`: the diagonal of a counts as 1."""
     if unit:
-        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        a = (a.triu(1) if upper else a.tril(-1)) + eye(a._shape[-1], dtype=a.dtype, device=a.device)
     else:
         a = a.triu() if upper else a.tril()
     return _solve(a, b)
@@ -90,13 +90,13 @@ def _by_blocks(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
     """
     if capturing() or a.dtype is not b.dtype or not a.dtype.has_gradient or a.dtype.itemsize < 4:
         return NotImplemented
-    size = a.shape[-1]
+    size = a._shape[-1]
     matrix, rest = a.array(), b.array()
     singular = not unit and not matrix.diagonal(0, -2, -1).all()
     if size <= _BLOCK and not singular:
         return NotImplemented
     rows = 1 if singular else _BLOCK
-    x = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), rest.dtype)
+    x = np.empty((*np.broadcast_shapes(a._shape[:-2], b._shape[:-2]), *b._shape[-2:]), rest.dtype)
     starts = range(0, size, rows)
     for first in reversed(starts) if upper else starts:
         last = min(first + rows, size)
@@ -123,10 +123,10 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     """
     _square("solve_triangular", a)
     side = -2 if left else -1
-    if b.ndim < 2 or b.shape[side] != a.shape[-1]:
+    if b.ndim < 2 or b._shape[side] != a._shape[-1]:
         raise ValueError(f"solve_triangular: {describe(a)} does not fit {describe(b)}")
     same_device("solve_triangular", a, b)
-    broadcast_shapes(a.shape[:-2], b.shape[:-2], op="solve_triangular")
+    broadcast_shapes(a._shape[:-2], b._shape[:-2], op="solve_triangular")
     if left:
         return _solve_triangular(a, b, upper, unitriangular)
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
@@ -151,7 +151,7 @@ def triangular_solve(
         raise ValueError(f"triangular_solve: takes matrices, not {describe(b)} and {describe(A)}")
     a, above = (A.mT, not upper) if transpose else (A, upper)
     x = solve_triangular(a, b, upper=above, unitriangular=unitriangular)
-    return TriangularSolve(x, A.expand(*x.shape[:-2], *A.shape[-2:])._row_major())
+    return TriangularSolve(x, A.expand(*x._shape[:-2], *A._shape[-2:])._row_major())
 
 
 def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
@@ -218,7 +218,7 @@ def _of_full_rank(A: Tensor, B: Tensor, rcond: float | None) -> tuple[Any, Any] 
     """(solution (..., N, K), sums of squared residuals (..., K)), as arrays, through one QR of [A | B], whose upper
     rows are R and Qᴴ B. None unless it is certain that no singular value of A is below the limit: the smallest one is
     at least 1 / |R⁻¹|, the largest at most |R| (Frobenius' norms)."""
-    (m, n), kind = A.shape[-2:], A.dtype
+    (m, n), kind = A._shape[-2:], A.dtype
     if m < n or not n or A.device is not cpu or B.device is not cpu or not kind.has_gradient or kind.itemsize < 4:
         return None
     a, b = array_of(A), array_of(B)
@@ -246,20 +246,20 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     rank (...), the latter two the singular values; "gelsd", "gelss" and "gels" return the sums of squared residuals,
     (..., K), if M > N and A has full rank.
     """
-    vector = A.ndim > B.ndim and B.shape == A.shape[:-1]
+    vector = A.ndim > B.ndim and B._shape == A._shape[:-1]
     other = B.unsqueeze(-1) if vector else B
-    if A.ndim < 2 or other.ndim != A.ndim or other.shape[-2] != A.shape[-2] or A.dtype is not B.dtype:
+    if A.ndim < 2 or other.ndim != A.ndim or other._shape[-2] != A._shape[-2] or A.dtype is not B.dtype:
         raise ValueError(f"lstsq: takes A (..., M, N) and B (..., M, K) of one dtype, got {describe(A)}, {describe(B)}")
     if driver is not None and driver not in DRIVERS:
         raise ValueError(f"lstsq: driver is one of {', '.join(DRIVERS)}, not {driver!r}")
-    m, n = A.shape[-2:]
-    broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
+    m, n = A._shape[-2:]
+    broadcast_shapes(A._shape[:-2], other._shape[:-2], op="lstsq")
     driver, nothing = driver or "gelsy", A.new_zeros(0, dtype=A.dtype.part)
     if driver in ("gels", "gelsy") and not (STATE.enabled and (A.requires_grad or B.requires_grad)):
         known = _of_full_rank(A, other, rcond)
         if known is not None:
             solution, squares = (tensor_of(x, kind) for x, kind in zip(known, (A.dtype, A.dtype.part), strict=True))
-            ranks = nothing.to("int64") if driver == "gels" else A.new_full(A.shape[:-2], n, dtype="int64")
+            ranks = nothing.to("int64") if driver == "gels" else A.new_full(A._shape[:-2], n, dtype="int64")
             return LeastSquares(
                 solution.squeeze(-1) if vector else solution,
                 squares if driver == "gels" and m > n else nothing,
@@ -283,7 +283,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """The solution of A y = x, (..., N, K), from the Cholesky factor L (..., N, N) of A: L Lᴴ, or Lᴴ L if `upper`."""
     _square("cholesky_solve", L)
-    if x.ndim < 2 or x.shape[-2] != L.shape[-1]:
+    if x.ndim < 2 or x._shape[-2] != L._shape[-1]:
         raise ValueError(f"cholesky_solve: {describe(x)} does not fit the factor {describe(L)}")
     lower = L.mH if upper else L
     return solve_triangular(lower.mH, solve_triangular(lower, x, upper=False), upper=True)
@@ -293,7 +293,7 @@ def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A from its Cholesky factor x (..., N, N)."""
     _square("cholesky_inverse", x)
-    one = expand(eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape)
+    one = expand(eye(x._shape[-1], dtype=x.dtype, device=x.device), x._shape)
     return cholesky_solve(one, x, upper)
 
 
@@ -314,7 +314,7 @@ def inv_ex(x: Tensor, *, check_errors: bool = False) -> InverseInfo:
     `check_errors` raises.
     """
     _square("inv_ex", x)
-    return InverseInfo(*_checked(inverse, x.shape[:-2], check_errors, x))
+    return InverseInfo(*_checked(inverse, x._shape[:-2], check_errors, x))
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolutionInfo:
@@ -323,20 +323,20 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     if not left:
         found, info = solve_ex(A.mT, B.mT, check_errors=check_errors)
         return SolutionInfo(found.mT, info)
-    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B._shape == A._shape[:-1])
     other = B.unsqueeze(-1) if vector else B
-    lead = broadcast_shapes(A.shape[:-2], other.shape[:-2], op="solve_ex")
-    A, other = expand(A, (*lead, *A.shape[-2:])), expand(other, (*lead, *other.shape[-2:]))
+    lead = broadcast_shapes(A._shape[:-2], other._shape[:-2], op="solve_ex")
+    A, other = expand(A, (*lead, *A._shape[-2:])), expand(other, (*lead, *other._shape[-2:]))
     found, info = _checked(solve, lead, check_errors, A, other)
     return SolutionInfo(found.squeeze(-1) if vector else found, info)
 
 
 def tensorinv(x: Tensor, ind: int = 2) -> Tensor:
     """The inverse of x as a map from its dims after `ind` to those before, as torch.linalg.tensorinv."""
-    if ind < 1 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
+    if ind < 1 or prod(x._shape[:ind]) != prod(x._shape[ind:]):
         raise ValueError(f"tensorinv: {describe(x)} has not as many elements before dim {ind} as after it")
-    size = prod(x.shape[:ind])
-    return reshape(inverse(reshape(x, (size, size))), (*x.shape[ind:], *x.shape[:ind]))
+    size = prod(x._shape[:ind])
+    return reshape(inverse(reshape(x, (size, size))), (*x._shape[ind:], *x._shape[:ind]))
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
@@ -344,7 +344,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     if dims is not None:
         moved = [normalize_dim(d, A.ndim, "tensorsolve") for d in dims]
         A = A.permute(*(d for d in range(A.ndim) if d not in moved), *moved)
-    shape = A.shape[B.ndim :]
-    if prod(shape) != B.numel() or prod(A.shape[: B.ndim]) != B.numel():
+    shape = A._shape[B.ndim :]
+    if prod(shape) != B.numel() or prod(A._shape[: B.ndim]) != B.numel():
         raise ValueError(f"tensorsolve: {describe(A)} and {describe(B)} do not fit")
     return reshape(solve(reshape(A, (B.numel(), B.numel())), reshape(B, -1)), shape)

@@ -33,7 +33,7 @@ def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
 
 def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Townsend 2016, "Differentiating the singular value decomposition"; undefined for equal singular values."""
-    m, n = x.shape[-2:]
+    m, n = x._shape[-2:]
     u, s, v = _parts(y, m, n)
     gu, gs, gv = _parts(g.contiguous(), m, n)
     squares = s * s
@@ -44,9 +44,9 @@ def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
     if x.dtype.is_complex:  # the phases of a pair of vectors turn together
         core = core + diag_embed(diagonal(skew_u, 0, -2, -1).imag / s * 1j)
     whole = u @ core @ v.mH
-    if m > s.shape[-1]:
+    if m > s._shape[-1]:
         whole = whole + ((gu - u @ skew_u) / row) @ v.mH
-    if n > s.shape[-1]:
+    if n > s._shape[-1]:
         whole = whole + (u / row) @ (gv - v @ skew_v).mH
     return (whole,)
 
@@ -86,15 +86,15 @@ def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     if x.ndim < 2:
         raise ValueError(f"svd: takes matrices (..., M, N), got {describe(x)}")
     if not compute_uv:
-        m, n = x.shape[-2:]
-        return SVD(x.new_zeros((*x.shape[:-2], m, m)), svdvals(x), x.new_zeros((*x.shape[:-2], n, n)))
-    u, s, v = _parts(_svd(x), *x.shape[-2:])
+        m, n = x._shape[-2:]
+        return SVD(x.new_zeros((*x._shape[:-2], m, m)), svdvals(x), x.new_zeros((*x._shape[:-2], n, n)))
+    u, s, v = _parts(_svd(x), *x._shape[-2:])
     return SVD(u, s, v) if some else SVD(_completed(u), s, _completed(v))
 
 
 def _completed(basis: Tensor) -> Tensor:
     """Orthonormal columns (..., M, K), completed by further ones to (..., M, M); these have no gradient."""
-    m, k = basis.shape[-2:]
+    m, k = basis._shape[-2:]
     if m == k:
         return basis
 
@@ -153,7 +153,7 @@ def linalg_polar(x: Tensor) -> Polar:
     """x = U H, as torch.linalg.polar: x (..., M, N) with M >= N → U (..., M, N) of orthonormal columns, and H
     (..., N, N) Hermitian without eigenvalues below 0. The gradient is undefined for equal singular values.
     """
-    if x.ndim < 2 or x.shape[-2] < x.shape[-1]:
+    if x.ndim < 2 or x._shape[-2] < x._shape[-1]:
         raise ValueError(f"polar: takes matrices (..., M, N) with M >= N, got {describe(x)}")
     u, s, v = svd(x)
     return Polar(u @ v.mH, (v * s.unsqueeze(-2)) @ v.mH)
@@ -165,12 +165,12 @@ def rank_limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
     """
     if rtol is None:
         eps = float(np.finfo(largest.dtype.numpy_name).eps)
-        rtol = max(x.shape[-2:]) * eps if atol is None else 0.0
+        rtol = max(x._shape[-2:]) * eps if atol is None else 0.0
         if isinstance(atol, Tensor):
-            rtol = where(atol > 0, 0.0, max(x.shape[-2:]) * eps)
+            rtol = where(atol > 0, 0.0, max(x._shape[-2:]) * eps)
     limit = largest * rtol
     return limit if atol is None else maximum(limit, atol if isinstance(atol, Tensor) else limit.new_full((), atol))
 
 
 def largest_of(values: Tensor) -> Tensor:
-    return values.amax(-1) if values.shape[-1] else values.sum(-1)
+    return values.amax(-1) if values._shape[-1] else values.sum(-1)

@@ -70,7 +70,7 @@ def _pow(x: Any, exponent: Any) -> SparseTensor:
 
 
 def _is_number(x: Any) -> bool:
-    return not isinstance(x, Tensor) or (x.dense and not x.shape)
+    return not isinstance(x, Tensor) or (x.dense and not x._shape)
 
 
 def _number(x: Any, other: Any, operation: Callable[[Any, Any], Tensor], name: str) -> SparseTensor:
@@ -111,8 +111,8 @@ def mul(x: Any, other: Any) -> SparseTensor:
 def _at(other: Tensor, x: SparseTensor) -> Tensor:
     """The elements of a dense tensor, broadcast to x, at the indices of x: a vector for rows, or columns, is not
     expanded."""
-    shape = (1,) * (x.ndim - other.ndim) + other.shape
-    dims = x.places.shape[0]
+    shape = (1,) * (x.ndim - other.ndim) + other._shape
+    dims = x.places._shape[0]
     sizes, places = [], []
     for index, size in zip(array(x.places), shape, strict=False):
         if size > 1:
@@ -137,7 +137,7 @@ def _of_both(x: SparseTensor, other: SparseTensor) -> SparseTensor:
 
 
 def _check_pair(name: str, x: SparseTensor, other: SparseTensor) -> None:
-    if x.shape != other.shape or x.places.shape[0] != other.places.shape[0]:
+    if x.shape != other.shape or x.places._shape[0] != other.places._shape[0]:
         raise ValueError(
             f"{name}: the sparse tensors {describe(x)} and {describe(other)} differ in shape or sparse dims"
         )
@@ -180,7 +180,7 @@ def _accumulate(x: Tensor, other: SparseTensor) -> Tensor:
 
 def add_into(x: Tensor, other: SparseTensor, alpha: Any = 1) -> Tensor:
     """A dense tensor plus alpha times a sparse one, in place: only the elements that are kept are read and written."""
-    if x.shape != other.shape:
+    if x._shape != other.shape:
         raise ValueError(f"add_: {describe(other)} does not have the shape of {describe(x)}")
     other = coalesced(other)
     sizes = sparse_sizes(other)

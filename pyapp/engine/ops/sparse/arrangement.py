@@ -34,7 +34,7 @@ _TURNED: dict[layout, layout] = {sparse_csr: sparse_csc, sparse_csc: sparse_csr}
 def _permute(x: SparseTensor, dims: tuple[int, ...]) -> SparseTensor:
     """Sparse dims in another order among themselves, and dense ones."""
     order = list(dims)
-    kept = x.places.shape[0]
+    kept = x.places._shape[0]
     if any(d >= kept for d in order[:kept]):
         raise RuntimeError(f"permute: {tuple(order)} mixes the {kept} sparse dims with the dense ones")
     if order == list(range(x.ndim)):
@@ -51,7 +51,7 @@ def _permute(x: SparseTensor, dims: tuple[int, ...]) -> SparseTensor:
 @form("unsqueeze")
 def unsqueeze(x: SparseTensor, dim: int) -> SparseTensor:
     """Another dim of size 1: a sparse one, or after them a dense one."""
-    d, kept = normalize_dim(dim, x.ndim + 1, "unsqueeze"), x.places.shape[0]
+    d, kept = normalize_dim(dim, x.ndim + 1, "unsqueeze"), x.places._shape[0]
     shape = (*x.shape[:d], 1, *x.shape[d:])
     if d > kept:
         return sparse(x.places, x.elements.unsqueeze(d - kept + 1), shape, x.coalesced)
@@ -69,7 +69,7 @@ def _chosen(x: SparseTensor, places: Any, at: Any, shape: Sequence[int], ascends
 @form("select")
 def select(x: SparseTensor, dim: int, index: int) -> Tensor:
     """The part at one index of a dim: dense where no sparse dim is left."""
-    d, number, kept = normalize_dim(dim, x.ndim, "select"), as_index(index), x.places.shape[0]
+    d, number, kept = normalize_dim(dim, x.ndim, "select"), as_index(index), x.places._shape[0]
     size = x.shape[d]
     if not -size <= number < size:
         raise IndexError(f"select: index {number} is outside dim {d} of size {size}")
@@ -86,7 +86,7 @@ def select(x: SparseTensor, dim: int, index: int) -> Tensor:
 @form("index_select")
 def index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     """The parts at several indices of a dim, in their order."""
-    d, kept = normalize_dim(dim, x.ndim, "index_select"), x.places.shape[0]
+    d, kept = normalize_dim(dim, x.ndim, "index_select"), x.places._shape[0]
     if index.dtype.category != 1 or index.ndim > 1:
         raise TypeError(f"index_select: the index is a vector of integers, got {describe(index)}")
     wanted = array(index).reshape(-1)
@@ -128,7 +128,7 @@ def _all_sparse(tensors: Sequence[Any], name: str) -> list[SparseTensor]:
     for at, x in enumerate(tensors):
         if not isinstance(x, SparseTensor):
             raise RuntimeError(f"{name}: tensor {at} is not sparse as another one is: {describe(x)}")
-        if x.ndim != tensors[0].ndim or x.places.shape[0] != tensors[0].places.shape[0]:
+        if x.ndim != tensors[0].ndim or x.places._shape[0] != tensors[0].places.shape[0]:
             raise RuntimeError(f"{name}: tensor {at} has other dims, or sparse dims, than the first: {describe(x)}")
     kind = result_dtype([with_priority(x) for x in tensors])
     return [in_layout(x, sparse_coo).to(kind) for x in tensors]
@@ -141,7 +141,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> SparseTensor:
     d, kept = normalize_dim(dim, first.ndim, "cat"), len(sparse_sizes(first))
     rest = (*first.shape[:d], *first.shape[d + 1 :])
     if any((*x.shape[:d], *x.shape[d + 1 :]) != rest for x in parts):
-        raise RuntimeError(f"cat: the shapes {[x.shape for x in parts]} differ in another dim than {d}")
+        raise RuntimeError(f"cat: the shapes {[x._shape for x in parts]} differ in another dim than {d}")
     sizes = [x.shape[d] for x in parts]
     shape = (*first.shape[:d], sum(sizes), *first.shape[d + 1 :])
     places, elements, before = [], [], 0
@@ -164,5 +164,5 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> SparseTensor:
     parts = _all_sparse(tensors, "stack")
     d = normalize_dim(dim, parts[0].ndim + 1, "stack")
     if any(x.shape != parts[0].shape for x in parts):
-        raise RuntimeError(f"stack: the shapes {[x.shape for x in parts]} differ")
+        raise RuntimeError(f"stack: the shapes {[x._shape for x in parts]} differ")
     return cat([unsqueeze(x, d) for x in parts], d)

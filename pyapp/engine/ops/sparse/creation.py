@@ -84,26 +84,26 @@ def sparse_coo_tensor(
         return _leaf(sparse(empty, zeros(0, dtype=dtype, device=device), _sizes(shape), True), requires_grad)
     elements = _values(values, dtype, device)
     places = _integers(indices, elements.device, "sparse_coo_tensor")
-    if not elements.shape:
+    if not elements._shape:
         elements = reshape(elements, 1)
     if places.ndim != 2:
         raise ValueError(f"indices are (dims, n), got {describe(places)}")
-    if places.shape[1] != elements.shape[0]:
+    if places._shape[1] != elements._shape[0]:
         raise ValueError(f"{places.shape[1]} indices and {elements.shape[0]} values differ in number")
-    dims = places.shape[0]
+    dims = places._shape[0]
     if size is None:
-        least = array(places).min(1).tolist() if places.shape[1] else [0] * dims
+        least = array(places).min(1).tolist() if places._shape[1] else [0] * dims
         if min(least, default=0) < 0:
             raise ValueError(f"indices are not negative, got {min(least)}")
-        largest = array(places).max(1).tolist() if places.shape[1] else [-1] * dims
-        shape = (*(most + 1 for most in largest), *elements.shape[1:])
+        largest = array(places).max(1).tolist() if places._shape[1] else [-1] * dims
+        shape = (*(most + 1 for most in largest), *elements._shape[1:])
     else:
         shape = _sizes(as_shape((size,)))
-        if len(shape) != dims + elements.ndim - 1 or shape[dims:] != elements.shape[1:]:
+        if len(shape) != dims + elements.ndim - 1 or shape[dims:] != elements._shape[1:]:
             raise ValueError(f"the size {shape} is not {dims} sparse dims and those of the values {describe(elements)}")
         if _may_check(places, check_invariants):
             _check_range(places, shape[:dims])
-    made = sparse(places, elements, shape, places.shape[1] < 2 if is_coalesced is None else is_coalesced)
+    made = sparse(places, elements, shape, places._shape[1] < 2 if is_coalesced is None else is_coalesced)
     if is_coalesced and check_invariants is not False and _may_check(places, check_invariants):
         if (np.diff(keys(array(places), shape[:dims])) <= 0).any():
             raise ValueError("is_coalesced: the indices are equal in part, or do not ascend")
@@ -132,13 +132,13 @@ def _compressed(
     pointers, other = _integers(starts, elements.device, str(kind)), _integers(plain, elements.device, str(kind))
     if pointers.ndim > 1 or other.ndim > 1 or elements.ndim > 1:
         raise NotImplementedError(f"{kind} of batches, or of values that are not numbers, does not exist here: use COO")
-    count = other.shape[0]
-    if pointers.ndim != 1 or not pointers.shape[0] or elements.shape != other.shape:
+    count = other._shape[0]
+    if pointers.ndim != 1 or not pointers._shape[0] or elements._shape != other._shape:
         raise ValueError(
             f"{kind}: takes the starts (lines + 1,), and as many indices as values, got {describe(pointers)}, "
             f"{describe(other)} and {describe(elements)}"
         )
-    lines, begins = pointers.shape[0] - 1, array(pointers)
+    lines, begins = pointers._shape[0] - 1, array(pointers)
     if begins[0] != 0 or begins[-1] != count or (np.diff(begins) < 0).any():
         raise ValueError(f"{kind}: the starts of lines ascend from 0 to the number of values, {count}")
     if size is None:
@@ -185,12 +185,12 @@ def sparse_csc_tensor(
 
 def _kept(x: Tensor, dims: int) -> SparseTensor:
     """The elements of a dense tensor that are not 0; those of the last dims are kept together."""
-    sizes = x.shape[:dims]
-    flat = reshape(x, (prod(sizes), *x.shape[dims:]))
+    sizes = x._shape[:dims]
+    flat = reshape(x, (prod(sizes), *x._shape[dims:]))
     found = flat.detach().numpy() != 0
     found = np.flatnonzero(found.any(tuple(range(1, found.ndim))) if found.ndim > 1 else found)
     there = to_place(found, x.device)
-    return sparse(to_place(indices_of(found, sizes), x.device), flat.index_select(0, there), x.shape, True)
+    return sparse(to_place(indices_of(found, sizes), x.device), flat.index_select(0, there), x._shape, True)
 
 
 @method()
@@ -200,7 +200,7 @@ def to_sparse(x: Tensor, sparse_dim: Any = None, *, layout: Any = None, dense_di
     if sparse_dim in _NAMES:
         layout, sparse_dim = sparse_dim, None
     if isinstance(x, SparseTensor):
-        if sparse_dim not in (None, x.places.shape[0]):
+        if sparse_dim not in (None, x.places._shape[0]):
             raise ValueError(f"sparse_dim: a sparse tensor of {x.places.shape[0]} sparse dims keeps them")
         return in_layout(x, layout or sparse_coo)
     dims = x.ndim - (dense_dim or 0) if sparse_dim is None else index(sparse_dim)
@@ -264,7 +264,7 @@ def indices(x: Tensor) -> Tensor:
 def values(x: Tensor) -> Tensor:
     """The values of a coalesced tensor, or of CSR and CSC: (n, ...)."""
     found = _as(x, "values")
-    return (_ordered(x, "values") if found._layout is sparse_coo else found).elements.view(found.elements.shape)
+    return (_ordered(x, "values") if found._layout is sparse_coo else found).elements.view(found.elements._shape)
 
 
 def _ordered(x: Tensor, name: str) -> SparseTensor:
@@ -303,7 +303,7 @@ def _set_coalesced(x: Tensor, coalesced: bool) -> SparseTensor:
 @method()
 def sparse_dim(x: Tensor) -> int:
     """The number of dims whose indices are kept; 0 of a dense tensor."""
-    return x.places.shape[0] if isinstance(x, SparseTensor) else 0
+    return x.places._shape[0] if isinstance(x, SparseTensor) else 0
 
 
 @method()
@@ -344,7 +344,7 @@ def _is_sparse_csr(x: Tensor) -> bool:
 def sparse_mask(x: Tensor, mask: Tensor) -> SparseTensor:
     """The elements of x, dense or sparse, at the indices of a sparse tensor of the same shape."""
     mask = _as(mask, "sparse_mask")
-    if x.shape != mask.shape:
+    if x._shape != mask.shape:
         raise ValueError(f"sparse_mask: {describe(x)} and the mask {describe(mask)} differ in shape")
     return like(mask, at_indices(x, mask))
 
@@ -361,7 +361,7 @@ def at_indices(x: Tensor, mask: SparseTensor) -> Tensor:
     if not isinstance(x, SparseTensor):
         flat = reshape(x, (prod(sizes), *dense_sizes(mask)))
         return flat.index_select(0, to_place(wanted, x.device))
-    if x.places.shape[0] != mask.places.shape[0]:
+    if x.places._shape[0] != mask.places._shape[0]:
         raise ValueError(f"the tensors have {x.places.shape[0]} and {mask.places.shape[0]} sparse dims")
     x = coalesced(x)
     at, there = positions(keys(array(x.places), sizes), wanted)
@@ -409,7 +409,7 @@ def _copy_(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
 
 @form("zero_")
 def _zero_(x: SparseTensor) -> SparseTensor:
-    empty = sparse_coo_tensor(x.shape[: x.places.shape[0]], dtype=x.dtype, device=x.device)
+    empty = sparse_coo_tensor(x.shape[: x.places._shape[0]], dtype=x.dtype, device=x.device)
     none = zeros(0, *dense_sizes(x), dtype=x.dtype, device=x.device)
     x.become(in_layout(sparse(empty.places, none, x.shape, True), x._layout))
     return x

@@ -219,7 +219,7 @@ class SparseTensor(Tensor):
         if gradient is None:
             self.elements._grad = None
             return
-        if not isinstance(gradient, SparseTensor) or gradient.places.shape != self.places.shape:
+        if not isinstance(gradient, SparseTensor) or gradient.places._shape != self.places._shape:
             raise RuntimeError("grad: the gradient of a sparse tensor is a sparse tensor of the same indices")
         self.elements._grad = gradient.elements
 
@@ -257,7 +257,7 @@ class SparseTensor(Tensor):
             set_attribute(self, name, value)
 
 
-_PARTS = ("shape", "dtype", "device", "places", "elements", "coalesced", "pointers", "own", "_layout")
+_PARTS = ("_shape", "dtype", "device", "places", "elements", "coalesced", "pointers", "own", "_layout")
 
 
 def sparse(
@@ -279,17 +279,17 @@ def like(x: SparseTensor, elements: Tensor) -> SparseTensor:
 
 def sparse_sizes(x: SparseTensor) -> tuple[int, ...]:
     """The sizes of the dims whose indices are kept."""
-    return x.shape[: x.places.shape[0]]
+    return x.shape[: x.places._shape[0]]
 
 
 def dense_sizes(x: SparseTensor) -> tuple[int, ...]:
     """The sizes of the other dims."""
-    return x.shape[x.places.shape[0] :]
+    return x.shape[x.places._shape[0] :]
 
 
 def count_of(x: SparseTensor) -> int:
     """The number of kept elements."""
-    return x.places.shape[1]
+    return x.places._shape[1]
 
 
 def array(x: Tensor) -> Any:
@@ -327,8 +327,8 @@ def indices_of(found: Any, sizes: Sequence[int]) -> Any:
 
 def added(elements: Tensor, groups: Any, count: int) -> Tensor:
     """Sums of the values (n, ...) by the number of their group: (count, ...). Bools: whether any of them holds."""
-    shape, kind = elements.shape[1:], elements.dtype
-    rows = reshape(elements, (elements.shape[0], prod(shape)))  # (n, w)
+    shape, kind = elements._shape[1:], elements.dtype
+    rows = reshape(elements, (elements._shape[0], prod(shape)))  # (n, w)
     where = to_place(groups, elements.device)
     if kind is bool_:
         rows = rows.to(int64)
@@ -355,7 +355,7 @@ def coalesced(x: SparseTensor) -> SparseTensor:
         return sparse(chosen, x.elements.index_select(0, to_place(order, x.device)), x.shape, True)
     groups = np.empty(len(found), np.int64)
     groups[order] = np.cumsum(first) - 1
-    return sparse(chosen, added(x.elements, groups, chosen.shape[1]), x.shape, True)
+    return sparse(chosen, added(x.elements, groups, chosen._shape[1]), x.shape, True)
 
 
 def in_layout(x: SparseTensor, kind: layout) -> SparseTensor:
@@ -364,7 +364,7 @@ def in_layout(x: SparseTensor, kind: layout) -> SparseTensor:
         return x
     if kind is sparse_coo:
         return coalesced(x)
-    if x.places.shape[0] != 2:
+    if x.places._shape[0] != 2:
         raise ValueError(f"{kind}: takes matrices, the tensor has {x.places.shape[0]} sparse dims")
     x = coalesced(x)
     places, elements, major = x.places, x.elements, 0

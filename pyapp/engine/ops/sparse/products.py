@@ -23,15 +23,15 @@ PIECE = 1 << 22  # elements of rows that are looked up at a time, for which ther
 def _pieces(count: int, rows: Tensor) -> list[slice]:
     """Parts of `count` elements, for each of which a row is looked up."""
     most = PIECE if rows.device.backend.host_visible else PIECE << 3  # where each launch costs more
-    most = max(1, most // max(rows.shape[1], 1))
+    most = max(1, most // max(rows._shape[1], 1))
     return [slice(first, min(first + most, count)) for first in range(0, count, most)]
 
 
 @op(saves="inputs", name="_sparse_product")
 def _product(values: Tensor, rows: Tensor, columns: Tensor, b: Tensor, count: int) -> Tensor:
     """The rows of b (K, N) at `columns`, times values (n,), added up by `rows` → (count, N)."""
-    y = zeros(count, b.shape[1], dtype=b.dtype, device=b.device)
-    for part in _pieces(values.shape[0], b):
+    y = zeros(count, b._shape[1], dtype=b.dtype, device=b.device)
+    for part in _pieces(values._shape[0], b):
         y = add_rows(y, rows[part], b.index_select(0, columns[part]) * values[part].unsqueeze(1))
     return y
 
@@ -40,7 +40,7 @@ def _product(values: Tensor, rows: Tensor, columns: Tensor, b: Tensor, count: in
 def _d_product(g: Tensor, _: Any, values: Tensor, rows: Tensor, columns: Tensor, b: Tensor, count: int) -> Any:
     g = g.contiguous()
     of_values = _products_of_rows(g, rows, b, columns) if values.requires_grad else None
-    return of_values, None, None, _product(values, columns, rows, g, b.shape[0]) if b.requires_grad else None
+    return of_values, None, None, _product(values, columns, rows, g, b._shape[0]) if b.requires_grad else None
 
 
 @op(saves="inputs", name="_products_of_rows")
@@ -48,19 +48,19 @@ def _products_of_rows(a: Tensor, rows: Tensor, b: Tensor, columns: Tensor) -> Te
     """The products of row rows[i] of a (M, K) and row columns[i] of b (N, K), added up → (n,)."""
     parts = [
         (a.index_select(0, rows[part]) * b.index_select(0, columns[part])).sum(1, dtype=a.dtype)
-        for part in _pieces(rows.shape[0], a)
+        for part in _pieces(rows._shape[0], a)
     ]
     return cat(parts) if parts else zeros(0, dtype=a.dtype, device=a.device)
 
 
 @_products_of_rows.gradient
 def _d_products_of_rows(g: Tensor, _: Any, a: Tensor, rows: Tensor, b: Tensor, columns: Tensor) -> Any:
-    of_a = _product(g, rows, columns, b, a.shape[0]) if a.requires_grad else None
-    return of_a, None, _product(g, columns, rows, a, b.shape[0]) if b.requires_grad else None, None
+    of_a = _product(g, rows, columns, b, a._shape[0]) if a.requires_grad else None
+    return of_a, None, _product(g, columns, rows, a, b._shape[0]) if b.requires_grad else None, None
 
 
 def _check(a: Tensor, b: Tensor) -> None:
-    if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
+    if a._shape[-1] != b._shape[0 if b.ndim == 1 else -2]:
         raise ValueError(f"inner sizes differ: {describe(a)} @ {describe(b)}")
     if a.dtype is not b.dtype:
         raise TypeError(f"{describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
@@ -70,7 +70,7 @@ def _check(a: Tensor, b: Tensor) -> None:
 
 def _matrix(x: Tensor) -> SparseTensor:
     """x, if it is a sparse matrix of numbers."""
-    if not isinstance(x, SparseTensor) or x.ndim != 2 or x.places.shape[0] != 2:
+    if not isinstance(x, SparseTensor) or x.ndim != 2 or x.places._shape[0] != 2:
         raise RuntimeError(f"a product takes sparse matrices with 2 sparse dims, got {describe(x)}")
     return x
 
@@ -99,19 +99,19 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         y: Tensor = _product(a.elements, a.places[0], a.places[1], rows, a.shape[0])
         return y.squeeze(1) if b.ndim == 1 else y
     b = _matrix(b)
-    rows = reshape(a, (prod(a.shape[:-1]), a.shape[-1])).t()
+    rows = reshape(a, (prod(a._shape[:-1]), a._shape[-1])).t()
     y = _product(b.elements, b.places[1], b.places[0], rows, b.shape[1]).t()  # (rows of a, N)
-    return reshape(y, (*a.shape[:-1], b.shape[1]))
+    return reshape(y, (*a._shape[:-1], b.shape[1]))
 
 
 def _batches(a: Tensor, b: Tensor) -> Tensor:
     """Sparse matrices (B, M, K) by dense ones (B, K, N), as one product of a matrix with blocks."""
-    if not isinstance(a, SparseTensor) or a.places.shape[0] != 3 or a.shape[0] != b.shape[0]:
+    if not isinstance(a, SparseTensor) or a.places._shape[0] != 3 or a.shape[0] != b._shape[0]:
         raise RuntimeError(f"takes sparse (B, M, K) and dense (B, K, N), got {describe(a)} and {describe(b)}")
     batch, rows, columns = a.places[0], a.places[1], a.places[2]
-    flat = reshape(b, (b.shape[0] * b.shape[1], b.shape[2]))
+    flat = reshape(b, (b._shape[0] * b._shape[1], b._shape[2]))
     y = _product(a.elements, batch * a.shape[1] + rows, batch * a.shape[2] + columns, flat, a.shape[0] * a.shape[1])
-    return reshape(y, (a.shape[0], a.shape[1], b.shape[2]))
+    return reshape(y, (a.shape[0], a.shape[1], b._shape[2]))
 
 
 def _sparse_by_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
@@ -153,9 +153,9 @@ def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Ten
 
 @form("_linear")
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
-    flat = x if x.ndim < 3 or not x.dense else reshape(x, (prod(x.shape[:-1]), x.shape[-1]))
+    flat = x if x.ndim < 3 or not x.dense else reshape(x, (prod(x._shape[:-1]), x._shape[-1]))
     y = matmul(flat, weight.t())
-    y = y if x.ndim < 3 else reshape(y, (*x.shape[:-1], weight.shape[0]))
+    y = y if x.ndim < 3 else reshape(y, (*x._shape[:-1], weight._shape[0]))
     for each in (bias, residual):
         y = y if each is None else y + each
     return y
@@ -165,7 +165,7 @@ def sampled_addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alp
     """beta * x + alpha * (mat1 @ mat2), at the indices of the sparse matrix x (M, N) alone; mat1 (M, K), mat2 (K, N)
     dense."""
     x = _matrix(x)
-    if mat1.ndim != 2 or mat2.ndim != 2 or (mat1.shape[0], mat2.shape[1]) != x.shape:
+    if mat1.ndim != 2 or mat2.ndim != 2 or (mat1._shape[0], mat2._shape[1]) != x.shape:
         raise ValueError(f"{describe(mat1)} @ {describe(mat2)} has not the shape of {describe(x)}")
     _check(mat1, mat2)
     found = _products_of_rows(mat1, x.places[0], mat2.t().contiguous(), x.places[1])
@@ -177,11 +177,11 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
     that place. Offsets (D,) differ."""
     rows = diagonals.unsqueeze(0) if diagonals.ndim == 1 else diagonals
     steps = array(offsets).reshape(-1)
-    if rows.ndim != 2 or rows.shape[0] != len(steps) or len(np.unique(steps)) != len(steps):
+    if rows.ndim != 2 or rows._shape[0] != len(steps) or len(np.unique(steps)) != len(steps):
         raise ValueError(f"takes diagonals (D, n) and D different offsets, got {describe(rows)}, {describe(offsets)}")
     if len(shape) != 2:
         raise ValueError(f"the shape has 2 dims, not {tuple(shape)}")
-    across = np.arange(rows.shape[1])[None].repeat(len(steps), 0)
+    across = np.arange(rows._shape[1])[None].repeat(len(steps), 0)
     down = across - steps[:, None]
     kept = np.flatnonzero(((0 <= down) & (down < shape[0]) & (across < shape[1])).reshape(-1))
     places = np.stack([down.reshape(-1)[kept], across.reshape(-1)[kept]])

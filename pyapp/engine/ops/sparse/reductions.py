@@ -93,7 +93,7 @@ def _normalized(input: Tensor, dim: int, dtype: Any, logarithm: bool, name: str)
         return in_layout(like(x, found), kind)
     groups, count = _groups(x, d)
     where, values = to_place(groups, x.device), x.elements
-    index = expand(reshape(where, (count_of(x),) + (1,) * (values.ndim - 1)), values.shape)
+    index = expand(reshape(where, (count_of(x),) + (1,) * (values.ndim - 1)), values._shape)
     least = full((count, *dense_sizes(x)), -inf, x.dtype, x.device)
     most = scatter_reduce(least, 0, index, values.detach(), "amax")
     shifted = values - most.index_select(0, where)
