@@ -111,7 +111,7 @@ class Compiled:
             return self.function(*args, **kwargs)
         with no_grad():
             held = [x.clone() for x in tensors]
-        versions = [x.storage.version for x in held]
+        versions = [x._storage.version for x in held]
         given, kept = _with(args, iter(held)), _with(kwargs, iter(held[_count(args) :]))
 
         def run() -> Any:
@@ -124,11 +124,11 @@ class Compiled:
             return outputs
 
         around = self._surroundings.now()
-        copied = {id(x.storage): own for x, own in zip(held, tensors, strict=True)}
+        copied = {id(x._storage): own for x, own in zip(held, tensors, strict=True)}
         outputs, graph, recorder = capture_or_run(run, copied)
         changed = self._surroundings.difference(around, self._surroundings.now())
         places = {id(x): own for x, own in zip(held, tensors, strict=True)}
-        if [x.storage.version for x in held] != versions:
+        if [x._storage.version for x in held] != versions:
             with no_grad():
                 for place, own in zip(held, tensors, strict=True):
                     own.copy_(place)
@@ -216,7 +216,7 @@ class _Replay:
         """What gives a result, of the arguments' tensors; `place` is its own among them."""
         if place is not None:
             return lambda tensors: tensors[place]
-        if not self.graph.owns(x) and all(x.storage is not held.storage for held in self.held):
+        if not self.graph.owns(x) and all(x._storage is not held._storage for held in self.held):
             return lambda _: x
         shape, dtype, device, count = x.shape, x.dtype, x.device, x.numel()
         address, nbytes, dense = x.address, count * dtype.itemsize, x.is_contiguous()

@@ -351,7 +351,7 @@ def vmap(
         made: list[Any] = []
         if not count:
             raise ValueError("vmap: there is no example, so the shape of the results is not known")
-        versions = [leaf.storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]
+        versions = [leaf._storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]
         for i in range(count):
             if randomness == "same":
                 default_generator.set_state(state)
@@ -381,7 +381,7 @@ def _may_be_recorded(pairs: list[tuple[Any, int | None]], versions: list[int], f
     """Whether the kernels of one call can serve other examples, after the first gave `first`: the results have no
     graph, and no example was written."""
     for (leaf, dim), version in zip(pairs, versions, strict=True):
-        if dim is not None and (not leaf.dense or leaf.dtype.is_quantized or leaf.storage.version != version):
+        if dim is not None and (not leaf.dense or leaf.dtype.is_quantized or leaf._storage.version != version):
             return False
     results = tree_leaves(first)
     return recorder() is None and all(isinstance(x, Tensor) and x.dense and not x._requires_grad for x in results)

@@ -77,7 +77,7 @@ class LowRank(Module):
         the other batches of a step do not compute them again.
         """
         first, second, _ = self.factors(name)
-        state = tuple((value.storage, value.storage.version) for value in (self.weight, first, second))
+        state = tuple((value._storage, value._storage.version) for value in (self.weight, first, second))
         known = self.lengths.get(name)
         if known is None or known[0] != state:
             with no_grad():

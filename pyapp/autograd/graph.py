@@ -80,7 +80,7 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Has autograd count a write in place that it could not see, such as one through a NumPy array."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        x.storage.version += 1
+        x._storage.version += 1
 
 
 __all__ = [

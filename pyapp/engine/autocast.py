@@ -103,7 +103,7 @@ def _converted(value: Any, dtype: DType) -> Any:
         STATE.cache = {}
     key = id(value), dtype
     found = STATE.cache.get(key)
-    state = value.storage.version, GRADIENTS.enabled
+    state = value._storage.version, GRADIENTS.enabled
     if found is None or found[1:3] != state:
         found = STATE.cache[key] = value, *state, value.to(dtype)
     return found[3]

@@ -209,7 +209,7 @@ class Node:
         for a in args:  # one loop for both: each node runs this
             if isinstance(a, Tensor):
                 edges.append((a.node or a) if a._requires_grad else None)
-                versions.append(a.storage.version)
+                versions.append(a._storage.version)
             else:
                 edges.append(None)
         self.edges: tuple[Edge | None, ...] = tuple(edges)
@@ -218,7 +218,7 @@ class Node:
         self.output: Any = None  # a tensor; under hooks Saved
         if op.saves_output:
             self.output = output.detach()
-            self.versions: Sequence[int] = self._versions() if op.saves_inputs else [output.storage.version]
+            self.versions: Sequence[int] = self._versions() if op.saves_inputs else [output._storage.version]
         elif not op.saves_inputs:
             self.versions = ()
         else:
@@ -246,13 +246,13 @@ class Node:
         if args and self.read is None:
             for a in args:
                 if isinstance(a, Tensor):
-                    found.append(a.storage.version)
+                    found.append(a._storage.version)
         elif args:
             for i in self.read:  # type: ignore[union-attr]
                 if i < len(args) and isinstance(args[i], Tensor):
-                    found.append(args[i].storage.version)
+                    found.append(args[i]._storage.version)
         if self.output is not None:
-            found.append(self.output.storage.version)
+            found.append(self.output._storage.version)
         return found
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
@@ -700,7 +700,7 @@ class _Delivery:
     """
 
     def __init__(self, given: Sequence[Tensor | None]) -> None:
-        self._seen = {id(t.storage): t.storage for t in given if t is not None}
+        self._seen = {id(t._storage): t._storage for t in given if t is not None}
 
     def add(self, tensor: Tensor, gradient: Tensor) -> None:
         known = tensor._grad
@@ -740,11 +740,11 @@ class _Delivery:
         return deliver
 
     def _own(self, gradient: Tensor) -> Tensor:
-        storage = gradient.storage
+        storage = gradient._storage
         row_major = gradient.dense and gradient.strides == dense_layout(gradient._shape)[1]
         if id(storage) in self._seen or not (row_major or gradient.is_contiguous()):
             gradient = gradient.clone()
-            storage = gradient.storage
+            storage = gradient._storage
         self._seen[id(storage)] = storage
         return gradient
 

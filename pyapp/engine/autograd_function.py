@@ -94,7 +94,7 @@ class OutputNode(Node):
 
 def output_of(node: Node, index: int, value: Tensor) -> Tensor:
     """The tensor that is output `index` of a node of several: over the memory of `value`."""
-    result = make(value.storage, value._shape, value.strides, value.dtype, value.offset)
+    result = make(value._storage, value._shape, value.strides, value.dtype, value.offset)
     result._requires_grad = True
     described = Described(node.op.name, lambda gradient, _, *args: (Gradients({index: gradient}),))
     result.node = OutputNode(described, (), result)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class Context:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Inputs and outputs that backward reads as `saved_tensors`; writing them in place meanwhile is an error."""
-        self._saved = [(t, 0 if t is None else t.storage.version, -1) for t in tensors]
+        self._saved = [(t, 0 if t is None else t._storage.version, -1) for t in tensors]
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """What torch's `jvp` reads. Forward mode is that of `backward` here, so nothing needs to be kept."""
@@ -129,7 +129,7 @@ class Context:
             if isinstance(tensor, tuple):
                 saved, edge = tensor
                 tensor = connected(saved.value(), edge, STATE.enabled)
-            elif tensor is not None and tensor.storage.version != version:
+            elif tensor is not None and tensor._storage.version != version:
                 raise RuntimeError(
                     f"backward: a saved tensor, {describe(tensor)}, was changed in place since; clone() it first"
                 )

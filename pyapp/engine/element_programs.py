@@ -122,7 +122,7 @@ class HeldNumbers:
         return found
 
     def _write(self, to: Tensor) -> None:
-        to.storage.write(0, self._packed.pack(*self.values))
+        to._storage.write(0, self._packed.pack(*self.values))
 
     def renew(self, values: tuple[float, ...]) -> None:
         """Other numbers, wherever they are held."""
@@ -134,7 +134,7 @@ class HeldNumbers:
     def each(self, device: Device) -> tuple[Tensor, ...]:
         """Each number as a tensor (), for what is computed by ops."""
         held = self.on(device)
-        return tuple(make(held.storage, (), (), float64, k) for k in range(len(self.values)))
+        return tuple(make(held._storage, (), (), float64, k) for k in range(len(self.values)))
 
 
 Numbers: TypeAlias = tuple[float, ...] | HeldNumbers

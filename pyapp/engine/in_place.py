@@ -37,7 +37,7 @@ def _previous(x: Tensor, copy: bool) -> Tensor:
     """A tensor with the value and the node of x before the write. `copy`: in memory of its own, because the op saves
     it."""
     with no_grad():
-        old = x._row_major() if copy else make(x.storage, x._shape, x.strides, x.dtype, x.offset)
+        old = x._row_major() if copy else make(x._storage, x._shape, x.strides, x.dtype, x.offset)
     old._requires_grad, old.node = x._requires_grad, x.node
     return old
 
@@ -151,7 +151,7 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) ->
     """Turns x into `change(x)`, a view of itself. A new tensor takes the previous shape and node of x; x and its former
     views become views of that tensor. `shared`: others than the caller may have x.
     """
-    was = make(x.storage, x._shape, x.strides, x.dtype, x.offset)
+    was = make(x._storage, x._shape, x.strides, x.dtype, x.offset)
     was._requires_grad, was.node, was.view_of = x._requires_grad, x.node, x.view_of
     view = change(was)
     if view is was:
@@ -167,7 +167,7 @@ def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) ->
         owner.views, x.views = [*others, ref(x)], None
     else:  # derive_views goes through this list: a tensor must come before its views
         owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
-    x.point_to(view.storage, view._shape, view.strides, view.dtype, view.offset)
+    x.point_to(view._storage, view._shape, view.strides, view.dtype, view.offset)
     x.view_of, x.node = view.view_of, view.node
     if shared and x._requires_grad:
         _keep_former(x, was)
@@ -285,12 +285,12 @@ def shape_in_place(name: str, change: Any) -> Any:
             _check(x, own)
         if x.requires_grad and x.node is None:
             view = change(x, *args, **kwargs)
-            x.point_to(view.storage, view._shape, view.strides, view.dtype, view.offset)
+            x.point_to(view._storage, view._shape, view.strides, view.dtype, view.offset)
         else:
             shared = sys.getrefcount(x) > _ALONE
             with enable_grad():
                 _become_view(x, lambda was: change(was, *args, **kwargs), shared)
-        x.storage.version += 1
+        x._storage.version += 1
         return x
 
     method.__name__ = own

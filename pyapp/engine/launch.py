@@ -201,10 +201,10 @@ KERNELS = {name: Kernel(i, name, signature) for i, (name, signature) in enumerat
 class Part:
     """The memory of a tensor or storage from byte `nbytes` on, for a kernel."""
 
-    __slots__ = ("address", "device", "storage")
+    __slots__ = ("_storage", "address", "device")
 
     def __init__(self, of: Any, nbytes: int) -> None:
-        self.storage = of.storage
+        self._storage = of._storage
         self.address = of.address + nbytes
         self.device = of.device
 
@@ -276,7 +276,7 @@ class Recorder:
         for _, _, tensors, _ in calls:
             for tensor in tensors:
                 if tensor is not None:
-                    self.keep(tensor.storage)
+                    self.keep(tensor._storage)
 
     def keep(self, storage: Storage) -> None:
         """Keeps memory alive that is not the Graph's own."""
@@ -296,7 +296,7 @@ def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
     if recorder is not None:
         recorder.parts.append(call)
         for tensor in tensors:
-            recorder.keep(tensor.storage)
+            recorder.keep(tensor._storage)
 
 
 def recorder() -> Recorder | None:
@@ -411,7 +411,7 @@ class Graph:
 
     def owns(self, tensor: Any) -> bool:
         """Whether a tensor lies in memory that the next replay writes again."""
-        return self._pools.own(tensor.storage)
+        return self._pools.own(tensor._storage)
 
     def fits(self) -> bool:
         """Whether a replay does what the function would do: the modes of modules, the settings of optimisers and the

@@ -32,7 +32,7 @@ def leave(node: Node) -> None:
         if edge is None or i >= len(args):  # the node of an output has an edge and no arguments
             continue
         argument = args[i]
-        if argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
+        if argument is edge or argument._storage.nbytes <= _SMALL or argument.dtype.is_quantized:
             continue
         made = blank(argument)
         made._requires_grad = True

@@ -28,4 +28,4 @@ def copy_in_pieces(copy: Callable[[Tensor, Tensor], object], target: Tensor, sou
     for place in product(*(range(size) for size, _, _ in outer)):
         at = [sum(i * dim[1 + view] for i, dim in zip(place, outer, strict=True)) for view in range(2)]
         views = zip((target, source), strides, at, strict=True)
-        copy(*(make(x.storage, shape, own, x.dtype, x.offset + start) for x, own, start in views))
+        copy(*(make(x._storage, shape, own, x.dtype, x.offset + start) for x, own, start in views))

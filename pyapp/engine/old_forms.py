@@ -12,23 +12,40 @@ from typing import Any
 
 from .out_arguments import into_out
 from .tensor import Tensor
+from .user_errors import ASKS
 
 _FACTOR = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 _TENSORS = {"add": 1, "sub": 1, "addcmul": 2, "addcdiv": 2}
+_PACKAGE = __name__.partition(".")[0]
 _PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
 
 
 def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """What arguments that are no tensors, but have `__torch_function__`, give for a call that failed, or what it gives
-    with `out` beside it, which the function does not know; NotImplemented: there are none."""
+    with `out` beside it, which the function does not know; NotImplemented: there are none, or a function of the package
+    made the call: the one that the user called asks them."""
     given = tuple(args)
     if "out" in kwargs and "'out'" in str(sys.exc_info()[1]):
         return into_out(function, given, kwargs)
     for value in (*given, *kwargs.values()):
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(type(each), "__torch_function__") and not isinstance(each, Tensor):
+                if _is_inner():
+                    return NotImplemented
                 return importlib.import_module(".subclasses", __package__).ask(function, given, kwargs)
     return NotImplemented
+
+
+def _is_inner() -> bool:
+    """Whether another public function made the call that failed: the user called that one."""
+    frame = sys._getframe(4)  # of what called the function, whose handler called user_errors.tell, and that ask_others
+    while frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        if frame.f_code in ASKS:
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
 
 
 def old_form(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[str, Callable[[], Any]] | None:

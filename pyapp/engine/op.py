@@ -29,7 +29,7 @@ from .lazy import np
 from .operands import as_tensor, at_home, moved, tensor_of_number
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
-from .user_errors import MISTAKES, describe, names_itself, tell, warn
+from .user_errors import ASKS, MISTAKES, describe, names_itself, tell, warn
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
@@ -383,6 +383,7 @@ def _view_dispatcher(operation: Op) -> Callable[..., Any]:
 def _as_function(operation: Op, call: Callable[..., Any]) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = operation.name.lstrip("_")
     call.operation = operation  # type: ignore[attr-defined]
+    ASKS.add(call.__code__)
     return names_itself(call)
 
 
@@ -425,7 +426,7 @@ def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
     that require a gradient cannot be written under autograd, so they need no links.
     """
     source = args[0]
-    if view.storage is not source.storage or view is source:
+    if view._storage is not source._storage or view is source:
         return view
     owner = source.view_of[2] if source.view_of else source
     set_attribute(view, "view_of", (op, args, owner))

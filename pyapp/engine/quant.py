@@ -63,7 +63,7 @@ def is_transposed(x: Tensor) -> bool:
 
 def transposed(x: Tensor) -> Tensor:
     """The transposed view of a block-quantised matrix, in the same memory. For a transposed view, the matrix."""
-    return make(x.storage, x._shape[::-1], x.strides[::-1], x.dtype)
+    return make(x._storage, x._shape[::-1], x.strides[::-1], x.dtype)
 
 
 def check_not_transposed(x: Tensor, name: str) -> None:
@@ -145,7 +145,7 @@ def to_blocks(x: Tensor) -> GgmlBlocks:
     if name in BANDED:
         packed, blocks = blocks, empty_contiguous((size,), _dtype.uint8)
         KERNELS["unpack_bands"].launch(rows * columns >> 10, blocks, packed, rows, columns, BLOCK_TYPES[name].code)
-    return GgmlBlocks(name, (rows, columns), bytes(blocks.storage.read(0, size)))
+    return GgmlBlocks(name, (rows, columns), bytes(blocks._storage.read(0, size)))
 
 
 def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, device: Device = cpu) -> Tensor:
@@ -214,7 +214,7 @@ def _quantize_rows(result: Tensor, first: int, x: Tensor, importance: Any) -> No
     if kind.name in BANDED:
         pack_rows(result, first, _on_device(blocks, x.device), count)
     else:
-        result.storage.write(begin, memoryview(blocks).cast("B"))
+        result._storage.write(begin, memoryview(blocks).cast("B"))
 
 
 def dequantize(x: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def dequantize(x: Tensor) -> Tensor:
         return x
     if is_transposed(x):
         values = dequantize(transposed(x))
-        return make(values.storage, values._shape[::-1], values.strides[::-1], values.dtype)
+        return make(values._storage, values._shape[::-1], values.strides[::-1], values.dtype)
     rows, columns = x._shape
     result = empty_contiguous((rows, columns), _dtype.float32, x.device)
     kernel = KERNELS.get("unpack_" + x.dtype.name)
@@ -267,8 +267,8 @@ def rows_of(x: Tensor, first: int, count: int) -> Tensor:
         raise ValueError(f"rows_of: {first} and {count} of {x.dtype} are not multiples of {BAND}")
     columns = x._shape[1]
     begin, size = (packed_bytes((height, columns), x.dtype) for height in (first, count))
-    owner = (x.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
-    place = Storage.adopt(x.storage.address + begin, size, owner, x.device)
+    owner = (x._storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
+    place = Storage.adopt(x._storage.address + begin, size, owner, x.device)
     return make(place, (count, columns), (columns, 1), x.dtype)
 
 
@@ -287,12 +287,12 @@ def words(x: Tensor, count: int) -> Tensor:
         raise ValueError(f"words: {tuple(x.shape)} of {x.dtype} is not {count} matrices of whole bands")
     size = packed_bytes((rows, x._shape[1]), x.dtype)
     kind = _dtype.int64 if size % 8 == 0 else _dtype.uint8
-    return make(x.storage, (count, size // kind.itemsize), (size // kind.itemsize, 1), kind)
+    return make(x._storage, (count, size // kind.itemsize), (size // kind.itemsize, 1), kind)
 
 
 def from_words(data: Tensor, shape: Sequence[int], dtype: DType | str) -> Tensor:
     """The block-quantised matrix with these packed bytes, in the same memory."""
-    return make(data.storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
+    return make(data._storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
 
 
 def copied_rows(x: Tensor, first: int, count: int) -> Tensor:

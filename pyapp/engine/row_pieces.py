@@ -88,7 +88,7 @@ def sum_of_pieces(function: Callable[..., Tensor], size: int, rows: Tensor, *oth
         known[id(rows)] = edge_of(rows), cat(of_rows)
     if not known:
         return total
-    result = make(total.storage, total._shape, total.strides, total.dtype, total.offset)
+    result = make(total._storage, total._shape, total.strides, total.dtype, total.offset)
     result._requires_grad = True
     node = _Known(Described(getattr(function, "__name__", "sum_of_pieces"), None), (), total)  # type: ignore[arg-type]
     node.known = list(known.values())

@@ -87,13 +87,13 @@ class Saved:
         pack, self._unpack = hooks
         stop_capture("hooks on saved tensors are calls of Python, which a replay does not repeat")
         given = tensor.detach()
-        version, enabled = given.storage.version, STATE.enabled
+        version, enabled = given._storage.version, STATE.enabled
         STATE.enabled = False
         try:
             self._packed = pack(given)
         finally:
             STATE.enabled = enabled
-        if given.storage.version != version:
+        if given._storage.version != version:
             raise RuntimeError("saved_tensors_hooks: the pack hook wrote into the tensor that it got; clone() it first")
 
     def value(self) -> Tensor:
@@ -106,7 +106,7 @@ class Saved:
             STATE.enabled = enabled
         if not isinstance(found, Tensor):
             raise TypeError(f"saved_tensors_hooks: the unpack hook must give a tensor, it gave {type(found).__name__}")
-        return make(found.storage, found._shape, found.strides, found.dtype, found.offset)
+        return make(found._storage, found._shape, found.strides, found.dtype, found.offset)
 
 
 def pack_saved(node: Node) -> None:

@@ -232,8 +232,14 @@ def as_shape(sizes: Iterable[object]) -> Shape:
         raise TypeError(f"a size is an integer: {reprlib.repr(values)} is not a shape") from None
 
 
+_sized = tuple.__new__
+
+
 class Size(tuple[int, ...]):
     """A shape as torch.Size: a tuple with numel(), whose slices and sums are shapes, too. It prints as a tuple."""
+
+    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:
+        return tuple.__new__(cls, map(index, sizes))
 
     def numel(self) -> int:
         """The number of elements."""
@@ -246,7 +252,7 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, at: Any) -> Any:
         found = tuple.__getitem__(self, at)
-        return Size(found) if isinstance(at, slice) else found
+        return _sized(Size, found) if isinstance(at, slice) else found
 
     def __add__(self, other: Iterable[int]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, tuple(other)))

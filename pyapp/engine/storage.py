@@ -333,7 +333,7 @@ class Storage:
             self.pool.give(self.address, (self.nbytes + 63) & ~63)
 
     @property
-    def storage(self) -> Storage:
+    def _storage(self) -> Storage:
         """Itself: launches take storages for scratch memory as they take tensors."""
         return self
 

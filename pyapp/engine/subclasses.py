@@ -224,7 +224,7 @@ def as_subclass(x: Tensor, cls: type) -> Any:
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False, **_: Any) -> Any:
     """Tensor._make_subclass: a leaf of the class over the memory of `data`."""
-    made = make(data.storage, data._shape, data.strides, data.dtype, data.offset)
+    made = make(data._storage, data._shape, data.strides, data.dtype, data.offset)
     return _turned(made, cls).requires_grad_(require_grad)
 
 

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import struct
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import cache
 from math import prod
 from operator import index
@@ -43,7 +44,7 @@ class _ArrayInterface:
         size = tensor.dtype.itemsize
         # The stride of a dim of one element, which is never gone, may be greater than NumPy takes.
         steps = zip(tensor._shape, tensor.strides, strict=True)
-        self.storage = tensor.storage
+        self.storage = tensor._storage
         self.__array_interface__ = {
             "version": 3, "data": (tensor.address, False), "typestr": _numpy_kind(tensor.dtype.numpy_name).str,
             "shape": tensor._shape, "strides": tuple([stride * size if n > 1 else 0 for n, stride in steps]),
@@ -53,7 +54,7 @@ class _ArrayInterface:
 def _dense_array(tensor: Tensor) -> Array:
     """NumPy's view of a dense tensor's memory, which keeps its storage alive: in a fifth of the time."""
     memory: Any = (ctypes.c_ubyte * (tensor.numel() * tensor.dtype.itemsize)).from_address(tensor.address)
-    memory.owner = tensor.storage  # which lives as long as the array
+    memory.owner = tensor._storage  # which lives as long as the array
     return np.ndarray(tensor._shape, _numpy_kind(tensor.dtype.numpy_name), memory)
 
 
@@ -63,9 +64,10 @@ def _numpy_kind(name: str) -> Any:
 
 
 _new = object.__new__
+_sized = tuple.__new__
 _PACKAGE = __name__.partition(".")[0]
 set_attribute = object.__setattr__  # of a tensor, without the question whether it is guarded
-_GEOMETRY = ("storage", "_shape", "strides", "dtype", "device", "offset", "address")
+_GEOMETRY = ("_storage", "_shape", "strides", "dtype", "device", "offset", "address")
 
 
 class _Slots:
@@ -84,7 +86,7 @@ class _Unguarded(_Slots):
 
 
 _PARTS = ("real", "imag")
-_GUARDED = frozenset((*_GEOMETRY, "shape", *_PARTS))
+_GUARDED = frozenset((*_GEOMETRY, "shape", "storage", *_PARTS))
 _HOW_TO_CHANGE = {
     "shape": "use reshape() or resize_()", "strides": "use as_strided()", "dtype": "use to(dtype)",
     "device": "use to(device)",
@@ -92,15 +94,16 @@ _HOW_TO_CHANGE = {
 
 
 class Tensor(_Slots, TensorMethods):
-    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; `address`, where the first element
+    """`shape`, `strides` (elements) and `offset` into `_storage`; `dtype`, `device`; `address`, where the first element
     lies on its device; and, for autograd, `requires_grad`, `grad`, `node`. The engine itself reads and writes
-    `_requires_grad` and `_grad`, which check nothing, and `_shape`, a plain tuple, which Python reads much faster.
+    `_requires_grad` and `_grad`, which check nothing, and `_shape`, a plain tuple, which Python reads much faster;
+    `_storage` is the engine's, `storage()` has torch's form.
 
     What says where the elements lie is given together (`make`, `Tensor.point_to`) and cannot be assigned: a kernel
     trusts it.
     """
 
-    storage: Storage
+    _storage: Storage
     _shape: Shape
     strides: Shape
     dtype: DType
@@ -187,7 +190,7 @@ class Tensor(_Slots, TensorMethods):
     @property
     def shape(self) -> Size:
         """The size of each dim."""
-        return Size(self._shape)
+        return _sized(Size, self._shape)
 
     @property
     def ndim(self) -> int:
@@ -209,7 +212,7 @@ class Tensor(_Slots, TensorMethods):
 
     @property
     def _version(self) -> int:
-        return self.storage.version
+        return self._storage.version
 
     def dim(self) -> int:
         return len(self._shape)
@@ -228,7 +231,7 @@ class Tensor(_Slots, TensorMethods):
         """The shape, as a tuple that can count its elements, or the size of one dim."""
         if dim is not None:
             return self._shape[normalize_dim(dim, len(self._shape), "size")]
-        return Size(self._shape)
+        return _sized(Size, self._shape)
 
     def stride(self, dim: int | None = None) -> Any:
         return self.strides if dim is None else self.strides[normalize_dim(dim, len(self._shape), "stride")]
@@ -238,7 +241,7 @@ class Tensor(_Slots, TensorMethods):
 
     @property
     def nbytes(self) -> int:
-        return self.storage.nbytes if self.dtype.is_quantized else self.numel() * self.dtype.itemsize
+        return self._storage.nbytes if self.dtype.is_quantized else self.numel() * self.dtype.itemsize
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie densely row by row, or in another order: channels_last."""
@@ -307,8 +310,8 @@ class Tensor(_Slots, TensorMethods):
             data = struct.pack(f"{count}{kind.format}", *values)
         except (struct.error, OverflowError) as error:
             raise ValueError(f"assign: {kind} cannot hold these numbers: {error}") from error
-        self.storage.write(self.offset * kind.itemsize, data)
-        self.storage.version += 1
+        self._storage.write(self.offset * kind.itemsize, data)
+        self._storage.version += 1
 
     def read_values(self) -> memoryview:
         """A copy of the elements of a dense tensor, flat and typed, read from its device. RuntimeError in a capture."""
@@ -316,7 +319,7 @@ class Tensor(_Slots, TensorMethods):
         size = self.dtype.itemsize
         if self.dtype.is_complex:
             raise TypeError(f"read_values: a memoryview has no {self.dtype}: read the parts, view_as_real(x)")
-        return memoryview(self.storage.read(self.offset * size, self.numel() * size)).cast(self.dtype.format)  # type: ignore[call-overload]
+        return memoryview(self._storage.read(self.offset * size, self.numel() * size)).cast(self.dtype.format)  # type: ignore[call-overload]
 
     def data_view(self) -> Any:
         """The elements of a dense tensor as a flat, typed memoryview: of the CPU's memory itself, writable; of other
@@ -332,7 +335,7 @@ class Tensor(_Slots, TensorMethods):
         if not self.device.backend.host_visible:
             return self.read_values().toreadonly()
         memory = (ctypes.c_ubyte * (self.numel() * size)).from_address(self.address)
-        memory.owner = self.storage  # type: ignore[attr-defined]  # which lives as long as the view
+        memory.owner = self._storage  # type: ignore[attr-defined]  # which lives as long as the view
         return memoryview(memory).cast("B").cast(self.dtype.format)  # type: ignore[call-overload]
 
     def array(self) -> Array:
@@ -351,7 +354,7 @@ class Tensor(_Slots, TensorMethods):
             return _dense_array(self) if self.is_contiguous() else np.asarray(_ArrayInterface(self))
         size = self.dtype.itemsize
         span = 1 + sum((n - 1) * step for n, step in zip(self._shape, self.strides, strict=True))
-        flat = np.frombuffer(bytes(self.storage.read(self.offset * size, span * size)), self.dtype.numpy_name)
+        flat = np.frombuffer(bytes(self._storage.read(self.offset * size, span * size)), self.dtype.numpy_name)
         return np.lib.stride_tricks.as_strided(
             flat, self._shape, tuple(step * size for step in self.strides), writeable=False
         )
@@ -408,7 +411,7 @@ class Tensor(_Slots, TensorMethods):
             return self.detach().numpy().reshape(-1)[0].item()
         refuse_capture("item")
         if self.device is not cpu:
-            data: Any = self.storage.read(self.offset * kind.itemsize, kind.itemsize)
+            data: Any = self._storage.read(self.offset * kind.itemsize, kind.itemsize)
         else:
             data = ctypes.string_at(self.address, kind.itemsize)
         if kind.itemsize == 2 and kind.is_floating_point:
@@ -464,16 +467,21 @@ class Tensor(_Slots, TensorMethods):
         gradient of a parameter, as torch does.
         RuntimeError in a capture, whose replay would not copy again."""
         refuse_capture("a deep copy or a pickle of a tensor")
-        if self.node is not None:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol: only leaves "
-                "can be copied or pickled, not the graph of a computed tensor: detach() first"
-            )
-        kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
+        kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad")} | {"node": None}
         left_out: tuple[str, ...] = ("hooks", "after_hooks", "view_of", "views")
         if self.is_parameter:
             left_out += ("_grad",)
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol: only leaves "
+                "can be copied, not the graph of a computed tensor: detach() first"
+            )
+        made = memo[id(self)] = _new(type(self))
+        made.__setstate__(deepcopy(self.__getstate__(), memo))
+        return made
 
     def __repr__(self) -> str:
         from .display import tensor_repr  # late: few tensors are shown
@@ -544,15 +552,15 @@ class Tensor(_Slots, TensorMethods):
 
     def detach(self) -> Tensor:
         """The same memory outside any gradient computation."""
-        return make(self.storage, self._shape, self.strides, self.dtype, self.offset)
+        return make(self._storage, self._shape, self.strides, self.dtype, self.offset)
 
     @property
     def data(self) -> Tensor:
         """The same memory outside any gradient computation, which does not notice what is written through it. Assigned
         another tensor, this one shows that one's memory, in its shape and dtype.
         """
-        owner = self.storage.owner
-        memory = owner if isinstance(owner, Storage) else self.storage
+        owner = self._storage.owner
+        memory = owner if isinstance(owner, Storage) else self._storage
         own = Storage.adopt(memory.address, memory.nbytes, memory, memory.device)  # with a version of its own
         return make(own, self._shape, self.strides, self.dtype, self.offset)
 
@@ -562,16 +570,16 @@ class Tensor(_Slots, TensorMethods):
             raise TypeError(f"data: takes a Tensor, not {type(value).__name__}")
         if self._requires_grad and not value.dtype.has_gradient:
             raise RuntimeError(f"data: this tensor requires a gradient, which {value.dtype} does not have")
-        version, shown = self.storage.version, value.data
-        self.point_to(shown.storage, shown._shape, shown.strides, shown.dtype, shown.offset)
-        self.storage.version = version
+        version, shown = self._storage.version, value.data
+        self.point_to(shown._storage, shown._shape, shown.strides, shown.dtype, shown.offset)
+        self._storage.version = version
         self.view_of = self.views = None
 
 
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
-_STATE = ("storage", "_shape", "strides", "dtype", "offset")
+_STATE = ("_storage", "_shape", "strides", "dtype", "offset")
 _FEW = 64  # elements
 # What reads one element of the CPU's memory.
 C_TYPES: dict[DType, Any] = {
@@ -593,7 +601,7 @@ def _no_bytes(dtype: DType) -> int:
 def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> Tensor:
     """A tensor from its parts, on the device of its storage."""
     made: Any = _new(_Unguarded)
-    made.storage = storage
+    made._storage = storage
     made._shape = shape
     made.strides = strides
     made.dtype = dtype
@@ -615,7 +623,7 @@ def empty_contiguous(
     count, strides = layout or dense_layout(shape)
     storage = Storage(count * dtype.itemsize or _no_bytes(dtype), device)
     made: Any = _new(_Unguarded)  # as make, without its frame
-    made.storage = storage
+    made._storage = storage
     made._shape = shape
     made.strides = strides
     made.dtype = dtype

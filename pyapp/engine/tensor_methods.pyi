@@ -17,7 +17,7 @@ from .ops.reduce import Extremes
 from .ops.sparse.layouts import SparseTensor
 from .return_types import Found
 from .tensor import Tensor
-from .untyped_storage import UntypedStorage
+from .untyped_storage import TypedStorage, UntypedStorage
 
 class TensorMethods:
     @property
@@ -683,6 +683,7 @@ class TensorMethods:
         onesided: builtins.bool | None = ...,
         return_complex: builtins.bool | None = ...,
     ) -> Tensor: ...
+    def storage(self) -> TypedStorage: ...
     def storage_offset(self) -> builtins.int: ...
     def sub(self, other: Any, alpha: builtins.float = ...) -> Tensor: ...
     def sub_(self, other: Any, alpha: builtins.float = ...) -> Tensor: ...

@@ -16,7 +16,7 @@ from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .shape import dense_layout, kept_strides
 from .tensor import Tensor, make
-from .user_errors import MISTAKES, named, tell, unnamed
+from .user_errors import ASKS, MISTAKES, named, tell, unnamed
 
 FIRST = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
 
@@ -25,10 +25,10 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     """Wraps a function: its errors have `name`, and it accepts torch's names for its first arguments (`arguments`, or
     `input` and `other`), `also` for the first one, and `axis` for `dim`. Other objects are returned unchanged.
     """
-    if also is not None:
-        return _also(by_torch_names(function, name, arguments), also)
     if isinstance(function, Op):
-        return function.call if name == function.name else named(function.call, name)
+        if also is None:
+            return function.call if name == function.name else named(function.call, name)
+        function = function.call
     if type(function) is not FunctionType:
         return function
     function = unnamed(function)
@@ -37,7 +37,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     usual = tuple((theirs, ours) for theirs, ours in _NUMPY_NAMES if ours in known)
     names = arguments or (("input", "other") if first in FIRST else ())
-    if not usual and not names:
+    if not usual and not names and also is None:
         return named(function, name)
 
     @functools.wraps(function)
@@ -46,10 +46,12 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
             if kwargs:
                 if "out" in kwargs:
                     return into_out(call, args, kwargs)
+                if not args and also in kwargs:
+                    args = (kwargs.pop(also),)
                 for theirs, ours in usual:
                     if theirs in kwargs:
                         kwargs[ours] = kwargs.pop(theirs)
-                if args or first not in kwargs:
+                if names and (args or first not in kwargs):
                     args = named_first(name, names, args, kwargs)
             return function(*args, **kwargs)
         except MISTAKES as error:
@@ -58,18 +60,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
             return found
 
     call.__name__ = name
-    return call
-
-
-def _also(function: Any, first: str) -> Any:
-    """Wraps a function so that it accepts one more name for its first argument."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not args and first in kwargs:
-            args = (kwargs.pop(first),)
-        return function(*args, **kwargs)
-
+    ASKS.add(call.__code__)  # type: ignore[attr-defined]
     return call
 
 
@@ -143,7 +134,7 @@ def _in_order(call: Any, plain: Any) -> Any:
         made = call(*args, **kwargs)
         if kept is None or type(made) is not Tensor or made.dtype.is_quantized:
             return made
-        turned = make(made.storage, made._shape, kept, made.dtype, made.offset)  # its values have no places yet
+        turned = make(made._storage, made._shape, kept, made.dtype, made.offset)  # its values have no places yet
         return turned.requires_grad_() if made._requires_grad else turned
 
     return like

@@ -1,11 +1,13 @@
-"""The bytes of tensors by torch's names: UntypedStorage, which a file may hold."""
+"""The bytes of tensors by torch's names: UntypedStorage, which a file may hold, and TypedStorage, its older form."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from .dtype import DType, uint8
+from .device import Device
+from .dtype import Default, DType, uint8
 from .lazy import np
 from .numpy_arrays import tensor_of
 from .storage import Storage
@@ -37,7 +39,7 @@ class UntypedStorage:
         memory = (
             np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,)) if nbytes else np.zeros(0, "u1")
         )
-        return cls(tensor_of(np.asarray(memory)).storage, 0, nbytes)
+        return cls(tensor_of(np.asarray(memory))._storage, 0, nbytes)
 
     def untyped(self) -> UntypedStorage:
         """Itself."""
@@ -77,3 +79,46 @@ class UntypedStorage:
 
 
 __top_level__ = ["UntypedStorage"]
+
+
+class TypedStorage:
+    """The bytes of an UntypedStorage as elements of a dtype, by default the default dtype; torch's older form."""
+
+    def __init__(self, *, wrap_storage: UntypedStorage, dtype: DType | None = None, _internal: bool = False) -> None:
+        self._untyped_storage, self.dtype = wrap_storage, Default.dtype if dtype is None else dtype
+        self._elements = wrap_storage.as_elements(self.dtype)
+
+    @property
+    def device(self) -> Device:
+        return self._elements.device
+
+    def untyped(self) -> UntypedStorage:
+        """The bytes."""
+        return self._untyped_storage
+
+    def __len__(self) -> int:
+        return self._elements.numel()
+
+    size = __len__
+
+    def nbytes(self) -> int:
+        return self._untyped_storage.nbytes()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        return self._untyped_storage.data_ptr()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._elements[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._elements[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        found: list[Any] = self._elements.tolist()
+        return found

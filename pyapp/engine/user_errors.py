@@ -8,7 +8,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..errors import (
@@ -36,6 +36,7 @@ _KINDS: dict[type[Exception], type[OperationError]] = {
 }
 MISTAKES: tuple[type[Exception], ...] = (*_KINDS, OperationError, MemoryError)
 _PACKAGE = __name__.split(".")[0] + "."
+ASKS: set[CodeType] = set()  # of functions whose handlers give themselves to `tell`
 
 
 class NotDense(OperationNotImplementedError):
@@ -55,14 +56,13 @@ def tell(
     """
     if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
         return found
-    if isinstance(error, (TypeError, AttributeError)):
-        from .old_forms import ask_others, old_form  # late, as below
+    from .old_forms import ask_others, old_form  # late, as below
 
-        if function is not None and (found := ask_others(function, args, kwargs)) is not NotImplemented:
-            return found
-        if (form := old_form(name, args, kwargs)) is not None:
-            warn(form[0])
-            return form[1]()
+    if function is not None and (found := ask_others(function, args, kwargs)) is not NotImplemented:
+        return found
+    if isinstance(error, (TypeError, AttributeError)) and (form := old_form(name, args, kwargs)) is not None:
+        warn(form[0])
+        return form[1]()
     from .error_words import PREFIX, TOO_LARGE, described_call, plain  # late: most visits of the page have no error
 
     name = name.lstrip("_")
@@ -118,6 +118,7 @@ def named(function: Any, name: str | None = None) -> Any:
 
 
 _NAMED = named(len).__code__
+ASKS.add(_NAMED)
 
 
 def unnamed(function: Any) -> Any:

@@ -157,13 +157,15 @@ class ExampleTracer(Tracer):
         output = self.graph.output_node()
         paths = {path for path, _, _ in assigned}
         held = [
-            self._values[node][0].storage for node in self.graph.nodes if node.op == "get_attr" and node.target in paths
+            self._values[node][0]._storage
+            for node in self.graph.nodes
+            if node.op == "get_attr" and node.target in paths
         ]  # what the buffers hold until then
 
         def own(node: Node) -> Node:
             """The node, or a copy of what shares memory with a buffer that is written."""
             value = self._values[node][0]
-            shared = isinstance(value, Tensor) and any(value.storage is each for each in held)
+            shared = isinstance(value, Tensor) and any(value._storage is each for each in held)
             return self.create_node("call_method", "clone", (node,), {}) if shared else node
 
         with self.graph.inserting_before(output):

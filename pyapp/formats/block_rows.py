@@ -53,7 +53,7 @@ def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
     if kind == GROUP:
         data = _group_rows(x)
     else:
-        padded = x if whole == columns else make(x.storage, (rows, whole), (whole, 1), x.dtype)
+        padded = x if whole == columns else make(x._storage, (rows, whole), (whole, 1), x.dtype)
         data = bytes(quant.to_blocks(padded).data)
     return kind if whole == columns else f"{kind}:{columns}", (rows, len(data) // max(rows, 1)), data
 
@@ -77,7 +77,7 @@ def tensor_of_rows(data: Any, text: str, shape: tuple[int, int], name: str, fini
 
 def narrowed(x: Tensor, columns: int) -> Tensor:
     """The matrix without the padding of its last blocks."""
-    return x if x.shape[1] == columns else make(x.storage, (x.shape[0], columns), (columns, 1), x.dtype)
+    return x if x.shape[1] == columns else make(x._storage, (x.shape[0], columns), (columns, 1), x.dtype)
 
 
 def _group_rows(x: Tensor) -> bytes:
@@ -87,7 +87,7 @@ def _group_rows(x: Tensor) -> bytes:
     rows, columns = x.shape
     count, bands = columns // GROUP_COLUMNS, -(-rows // quant.BAND)
     size = quant.packed_bytes((rows, columns), x.dtype)
-    packed = np.frombuffer(x.storage.read(0, size), np.uint8).reshape(bands * count, -1)
+    packed = np.frombuffer(x._storage.read(0, size), np.uint8).reshape(bands * count, -1)
     blocks = np.empty((bands * count, quant.BAND, GROUP_BYTES), np.uint8)
     blocks[:, :, GROUP_COLUMNS:] = packed[:, : 4 * quant.BAND].reshape(-1, quant.BAND, 4)
     steps = packed[:, 4 * quant.BAND :].reshape(-1, 8, quant.BAND, 4)

@@ -50,7 +50,7 @@ def read_blocks(
     for first in range(0, rows, step):
         count = min(step, rows - first)
         begin = first * row_bytes if scratch is result else 0
-        view = scratch.storage.bytes_view()[begin : begin + count * row_bytes]
+        view = scratch._storage.bytes_view()[begin : begin + count * row_bytes]
         if scratch is not result:
             read_into(source, offset + first * row_bytes, view)
         elif not finite:
@@ -60,7 +60,7 @@ def read_blocks(
         if bands is not None:
             quant.pack_rows(bands, 0, scratch, count)
             size = quant.packed_bytes((count, columns), kind)
-            storage.write(quant.packed_bytes((first, columns), kind), bands.storage.bytes_view()[:size])
+            storage.write(quant.packed_bytes((first, columns), kind), bands._storage.bytes_view()[:size])
         elif device is not None:
             storage.write(first * row_bytes, view)
         elif banded:
@@ -83,7 +83,7 @@ def _read_converted(source: ByteSource, offset: int, info: TensorInfo, finite: b
             _check_scales(data, info.name, kind, first * columns, source.name)
         part = quant.from_blocks(data, (count, columns), kind)
         size = quant.packed_bytes(part.shape, kind)
-        result.storage.write(quant.packed_bytes((first, columns), kind), part.storage.bytes_view()[:size])
+        result._storage.write(quant.packed_bytes((first, columns), kind), part._storage.bytes_view()[:size])
     return result
 
 
@@ -99,7 +99,7 @@ def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite:
             data = source.read(offset + first * block.nbytes, count * block.nbytes)
             dequantize_blocks(data, info.dtype, out[first * block.values : (first + count) * block.values])
         if finite:
-            check_finite(tensor.storage.bytes_view()[: 4 * info.numel], "float32", info.name, source.name)
+            check_finite(tensor._storage.bytes_view()[: 4 * info.numel], "float32", info.name, source.name)
     return tensor if device is None else tensor.to(device)
 
 

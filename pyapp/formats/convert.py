@@ -291,7 +291,7 @@ def _encoded(part: Array, kind: str, weights: Array | None) -> bytes | memoryvie
     if kind in BLOCK_TYPES:
         return quantize_blocks(part, kind, weights).data
     converted = adopt_array(part).to(kind)
-    return memoryview(converted.storage.read(0, converted.nbytes))
+    return memoryview(converted._storage.read(0, converted.nbytes))
 
 
 def _config_beside(source: AnySource) -> dict[str, Any]:

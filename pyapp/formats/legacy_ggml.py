@@ -93,7 +93,7 @@ class LegacyGgmlFile(GgmlStream):
                 raw.reshape(count, nbytes), self._old[info.name], halves=self.kind == "ggjt" and self.file_version == 2
             )
         if finite:
-            check_finite(tensor.storage.bytes_view()[: 4 * out.size], "float32", info.name, self.source.name)
+            check_finite(tensor._storage.bytes_view()[: 4 * out.size], "float32", info.name, self.source.name)
         return tensor if device is None else tensor.to(device)
 
 

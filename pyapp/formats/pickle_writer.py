@@ -247,7 +247,7 @@ class PickleWriter:
         self._out += b"tR"
 
     def _storage(self, value: Tensor, typed: bool) -> None:
-        memory, name = value.storage, value.dtype.name
+        memory, name = value._storage, value.dtype.name
         place = (memory.address, memory.nbytes) if memory.nbytes else (-1, id(memory))
         key, dtype = self._keys.setdefault(place, (len(self.storages), name))
         if key == len(self.storages):

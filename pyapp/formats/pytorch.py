@@ -560,7 +560,7 @@ class PyTorchFile(Checkpoint):
     def _computed(self, storage: Storage, view: _Strided) -> Storage:
         """What torch has left to compute of row-major elements."""
         tensor = make(storage, view.shape, contiguous_strides(view.shape), as_dtype(view.dtype))
-        return resolved(tensor, view).contiguous().storage if prod(view.shape) else storage
+        return resolved(tensor, view).contiguous()._storage if prod(view.shape) else storage
 
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
         view = self._views[name]

@@ -42,7 +42,7 @@ def read_strided(
     if itemsize == 16:  # complex128 is read as pairs
         shape, strides = (*shape, 2), (*(2 * stride for stride in strides), 1)
     bits = {1: uint8, 2: int16, 4: int32, 8: int64, 16: int64}[itemsize]
-    dense: Storage = make(storage, shape, strides, bits).contiguous().storage
+    dense: Storage = make(storage, shape, strides, bits).contiguous()._storage
     return dense
 
 

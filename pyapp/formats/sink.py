@@ -162,7 +162,7 @@ class _Bytes:
     """Lets NumPy view the bytes of a dense tensor, whose memory the view keeps alive."""
 
     def __init__(self, dense: Tensor) -> None:
-        self.storage = dense.storage
+        self.storage = dense._storage
         place = (dense.address, True)
         self.__array_interface__ = {"version": 3, "data": place, "typestr": "|u1", "shape": (dense.nbytes,)}
 
@@ -185,7 +185,7 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
         if dense.device.backend.host_visible:
             return dense.dtype.name, tuple(dense.shape), np.asarray(_Bytes(dense)).data
         start = dense.offset * dense.dtype.itemsize
-        return dense.dtype.name, tuple(dense.shape), memoryview(dense.storage.read(start, dense.nbytes))
+        return dense.dtype.name, tuple(dense.shape), memoryview(dense._storage.read(start, dense.nbytes))
     array = np.asarray(tensor)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name!r} holds {array.dtype} elements, which no format here can store")

@@ -141,7 +141,7 @@ class _Saved(PyTorchFile):
     def _matrix(self, value: dict[Any, Any]) -> Tensor:
         blocks = self._blocks(value)
         rows = self._tensor(blocks.rows)
-        data = rows.storage.read(rows.offset, rows.numel())
+        data = rows._storage.read(rows.offset, rows.numel())
         tensor = self._read_matrix("tensor", blocks, data, False).to(self._device)
         tensor.is_parameter = blocks.is_parameter
         return tensor

@@ -141,7 +141,7 @@ def _of_blocks(gates: bool, parts: Sequence[Tensor]) -> Tensor:
     numbers = ops.stack([low, high], 4).reshape(-1, 2, BLOCK // 2)
     packed = numbers[:, 0] + numbers[:, 1] * 16  # (blocks, 16)
     whole = ops.cat([exponents.reshape(-1, 1), packed], 1).cpu()
-    return quant.from_blocks(whole.storage.bytes_view(), (experts * rows, count * BLOCK), "mxfp4").to(blocks.device)
+    return quant.from_blocks(whole._storage.bytes_view(), (experts * rows, count * BLOCK), "mxfp4").to(blocks.device)
 
 
 def _is_exported(config: Config, tensors: Mapping[str, Any], experts: str) -> bool:

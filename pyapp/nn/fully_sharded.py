@@ -347,8 +347,8 @@ class _Unit:
         for i, (place, whole) in enumerate(zip(self.places, wholes, strict=True)):
             place.show(whole)
             if context is not None:
-                _WHOLE[id(whole.storage)] = self, i
-        storages = [whole.storage for whole in wholes]  # joined.py may give a tensor another one
+                _WHOLE[id(whole._storage)] = self, i
+        storages = [whole._storage for whole in wholes]  # joined.py may give a tensor another one
         if context is not None:
             context.__enter__()
         self._entered.append((context, storages, outermost))
@@ -425,7 +425,7 @@ class _Gather(Function):
 
 def _pack(x: Tensor) -> Any:
     """What is saved of a whole parameter: which one, and which view of it."""
-    known = _WHOLE.get(id(x.storage))
+    known = _WHOLE.get(id(x._storage))
     return x if known is None else (*known, tuple(x.shape), tuple(x.strides), x.offset)
 
 

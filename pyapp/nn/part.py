@@ -114,7 +114,7 @@ def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
     lines = -(-rows // quant.BAND) if kind.name in quant.BANDED else rows
     blocks = columns // kind.block
     size = quant.packed_bytes(x.shape, kind) // max(lines * blocks, 1)
-    whole = make(x.storage, (lines, blocks * size), (blocks * size, 1), uint8)
+    whole = make(x._storage, (lines, blocks * size), (blocks * size, 1), uint8)
     parts = [whole.narrow(1, first // kind.block * size, count // kind.block * size) for first, count in ranges]
     return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
 

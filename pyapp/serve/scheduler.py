@@ -736,6 +736,6 @@ class Scheduler(Limits):
                     self.model.forward_cached(int32_tensor(part, self.device), place, cache.text(0), last_only=True)
                     start += len(part)
             memories = [cache.memory] if hasattr(cache, "memory") else cache.memories
-            return b"".join(memory.reshape(-1).storage.read() for memory in memories)
+            return b"".join(memory.reshape(-1)._storage.read() for memory in memories)
 
         return read((*PASSES, self.most_rows)) == read((total,))

@@ -65,7 +65,7 @@ class Ranks:
         for parameter in model.parameters():
             # What is not trained is of the model's file, and may be in blocks. With shard a mapped weight stays in its
             # file, which all have: no process keeps the whole.
-            if parameter.requires_grad and not (self.shard and parameter.storage.owner is not None):
+            if parameter.requires_grad and not (self.shard and parameter._storage.owner is not None):
                 broadcast(parameter.detach(), self.group.ranks[0], self.group)
         if self.shard:
             shard_blocks(model, self.group)

@@ -61,4 +61,4 @@ def values_of(variables: Sequence[Tensor]) -> list[Tensor]:
 
 def geometry(of: Tensor) -> tuple[Any, ...]:
     """Where a tensor's elements lie: what `point_to` takes."""
-    return of.storage, of.shape, of.strides, of.dtype, of.offset
+    return of._storage, of.shape, of.strides, of.dtype, of.offset

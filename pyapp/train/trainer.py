@@ -80,7 +80,7 @@ class Trainer:
             )  # fmt: skip
         self.ranks.begin(self.model, self.accumulate)
         for parameter in self.model.parameters():
-            storage = parameter.storage  # of a mapped file, or of a larger tensor
+            storage = parameter._storage  # of a mapped file, or of a larger tensor
             if storage.owner is not None or storage.nbytes > parameter.nbytes or not parameter.is_contiguous():
                 parameter.data = parameter.detach().clone().contiguous()
         if isinstance(self.optimizer, MasterWeights):

@@ -69,7 +69,7 @@ def test_training_changes_the_adapter_alone(quantized: bool) -> None:
         if name in before:
             np.testing.assert_array_equal(value.numpy(), before[name].numpy())
     still = [value for value in model.state_dict().values() if value.dtype.is_quantized]
-    assert [value.storage for value in still] == [value.storage for value in packed]
+    assert [value._storage for value in still] == [value._storage for value in packed]
 
 
 def test_the_gradient_through_a_quantised_base() -> None:

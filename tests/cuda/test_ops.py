@@ -94,7 +94,7 @@ def test_gradients_of_attention_use_what_it_kept(dtype: str, heads_first: bool, 
         own = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in options.items()}
         y = pyapp.nn.functional.scaled_dot_product_attention(*leaves, **own)
         if device == DEVICE:
-            assert y.storage.nbytes == 2 * y.numel() + 8 * 2 * 3 * 70
+            assert y._storage.nbytes == 2 * y.numel() + 8 * 2 * 3 * 70
         y.backward(g.to(device).to(other))
         return [y.detach().cpu(), *(x.grad.cpu() for x in leaves if x.grad is not None)]
 

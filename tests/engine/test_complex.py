@@ -86,7 +86,7 @@ def test_the_parts_are_views() -> None:
     z.imag[:, 1] = 7
     assert z.tolist() == [[1, 2 + 7j, 3], [4, 5 + 7j, 6]]
     pairs = pyapp.view_as_real(z.mT)
-    assert pairs.shape == (3, 2, 2) and pairs.strides == (2, 6, 1) and pairs.storage is z.storage
+    assert pairs.shape == (3, 2, 2) and pairs.strides == (2, 6, 1) and pairs._storage is z._storage
     pairs[0, 1, 1] = -1
     assert z[1, 0].item() == 4 - 1j and pyapp.view_as_complex(pairs).tolist() == z.mT.tolist()
     with pytest.raises(RuntimeError, match="contiguous"):
@@ -135,7 +135,7 @@ def test_conversions() -> None:
     assert complex(z[0]) == 1 + 2j and float(tensor(2 + 0j)) == 2
     with pytest.raises(RuntimeError, match="imaginary part"):
         float(z[0])
-    assert pyapp.from_numpy(z.numpy()).storage.address == z.storage.address and np.asarray(z).dtype == "complex64"
+    assert pyapp.from_numpy(z.numpy())._storage.address == z._storage.address and np.asarray(z).dtype == "complex64"
     assert z.view(pyapp.float32).tolist() == [1, 2, 3, -1]
     assert pickle.loads(pickle.dumps(z)).tolist() == copy.deepcopy(z).tolist() == z.tolist()
 

@@ -42,10 +42,10 @@ def test_the_kernel_computes_what_the_function_does() -> None:
 def test_a_change_of_numbers_is_seen() -> None:
     program = ElementProgram(lambda x, y, factor: (x * factor + 1.0, None), 2, 1)
     x, y = pyapp.ones(3), pyapp.ones(3)
-    versions = [x.storage.version + 3, y.storage.version]
+    versions = [x._storage.version + 3, y._storage.version]
     for factor in (2.0, 2.0, 5.0):
         update_elements(x, (y,), program, (factor,))
-    assert x.tolist() == [36.0] * 3 and [x.storage.version, y.storage.version] == versions
+    assert x.tolist() == [36.0] * 3 and [x._storage.version, y._storage.version] == versions
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,7 @@ def test_data_that_overlaps_is_copied_first() -> None:
     y = pyapp.ones(4)
     for _ in range(3):
         y.data = y.data
-    assert y.storage.owner is not None and y.storage.owner.owner is None  # no chain of owners
+    assert y._storage.owner is not None and y._storage.owner.owner is None  # no chain of owners
     kept = pyapp.arange(3.0).data  # outlives the tensor that it showed
     assert [pyapp.zeros(3).sum().item() for _ in range(3)] == [0, 0, 0] and kept.tolist() == [0, 1, 2]
 

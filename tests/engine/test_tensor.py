@@ -125,7 +125,7 @@ def test_views_share_memory() -> None:
     x.T[3] = 7.0
     x.reshape(-1)[0] = 1.0
     assert x.tolist() == [[1, 0, 0, 7], [0, 0, 5, 7], [0, 0, 0, 7]]
-    assert x.T.storage is x.storage and not x.T.is_contiguous() and x.T.contiguous().is_contiguous()
+    assert x.T._storage is x._storage and not x.T.is_contiguous() and x.T.contiguous().is_contiguous()
     with pytest.raises(ValueError, match="view"):
         x.T.view(12)
     assert x.T.reshape(12).tolist() == [v for row in zip(*x.tolist(), strict=True) for v in row]

@@ -36,7 +36,7 @@ def test_pieces_make_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
     raw = blocks_of(kind)
     found, whole = read(kind, raw, monkeypatch), quant.from_blocks(raw.tobytes(), (ROWS, COLUMNS), kind)
     size = quant.packed_bytes(whole.shape, whole.dtype)
-    assert bytes(found.storage.bytes_view()[:size]) == bytes(whole.storage.bytes_view()[:size])
+    assert bytes(found._storage.bytes_view()[:size]) == bytes(whole._storage.bytes_view()[:size])
     assert found.shape == whole.shape and found.dtype is whole.dtype
 
 

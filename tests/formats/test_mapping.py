@@ -65,9 +65,9 @@ def test_mapped_and_copied_tensors_are_equal(tmp_path: Path, name: str) -> None:
         owners = set()
         for key, info in mapped.tensors.items():
             ours, theirs = mapped.read(key, finite=True), copied.read(key)
-            assert theirs.storage.owner is None
-            owners.add(ours.storage.owner is not None)
-            assert (ours.storage.owner is not None) == (info.nbytes >= 1 << 16), key
+            assert theirs._storage.owner is None
+            owners.add(ours._storage.owner is not None)
+            assert (ours._storage.owner is not None) == (info.nbytes >= 1 << 16), key
             assert ours.dtype is theirs.dtype and ours.shape == theirs.shape
             assert quant.dequantize(ours).tolist() == quant.dequantize(theirs).tolist()
         assert True in owners
@@ -79,7 +79,7 @@ def test_pytorchs_tensors_are_read_where_they_cannot_be_mapped(tmp_path: Path) -
     pyapp.save({"one": w, "other": w, "turned": pyapp.from_numpy(values(1)).T}, tmp_path / "shared.pt")
     with open_checkpoint(tmp_path / "shared.pt") as file:
         read = {name: file.read(name) for name in file.tensors}
-    assert all(tensor.storage.owner is None for tensor in read.values())
+    assert all(tensor._storage.owner is None for tensor in read.values())
     with pyapp.no_grad():
         read["one"].zero_()
     np.testing.assert_array_equal(read["other"].numpy(), values())
@@ -91,7 +91,7 @@ def test_pytorchs_tensors_are_read_where_they_cannot_be_mapped(tmp_path: Path) -
             new.writestr(name, old.read(name))
     with open_checkpoint(deflated) as file:
         found = file.read("w")
-    assert found.storage.owner is None
+    assert found._storage.owner is None
     np.testing.assert_array_equal(found.numpy(), values())
 
 
@@ -130,7 +130,7 @@ def test_misaligned_tensors_are_copied(tmp_path: Path) -> None:
     path.write_bytes(data)
     with open_checkpoint(path) as file:
         tensor = file.read("w")
-    assert tensor.storage.owner is None
+    assert tensor._storage.owner is None
     np.testing.assert_array_equal(tensor.numpy(), values().reshape(-1))
 
 

@@ -214,7 +214,7 @@ def test_tensors_travel_to_a_device_in_pieces(tmp_path: Path, shelf: Shelf, suff
             shelf.largest = 0
             there = file.read(kind, device="shelf", finite=True)
             assert str(there.device) == "shelf" and there.dtype is wanted.dtype and there.shape == wanted.shape
-            here, ours = there.storage.read(), wanted.storage.read()
+            here, ours = there._storage.read(), wanted._storage.read()
             size = quant.packed_bytes(wanted.shape, wanted.dtype) if kind[0] == "q" else wanted.nbytes
             assert here[:size] == ours[:size]
             if suffix in ("safetensors", "gguf"):

@@ -53,7 +53,7 @@ def test_an_address_of_the_mirror_is_no_pointer() -> None:
     with pytest.raises((TypeError, ctypes.ArgumentError)):
         ctypes.memmove(x.address, b"1234", 4)
     with pytest.raises(RuntimeError, match=f"{DEVICE} cannot be read in place"):
-        x.storage.bytes_view()
+        x._storage.bytes_view()
     with pytest.raises(RuntimeError, match=f"cpu and {DEVICE}"):
         KERNELS["exp_f32"].launch(0, normal(20), x, 20)
 
@@ -139,7 +139,7 @@ def test_copies_stay_there() -> None:
     x = normal(3, 4).to(DEVICE)
     for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
         assert twin.device == DEVICE and twin.tolist() == x.tolist()
-        assert twin.storage is not x.storage
+        assert twin._storage is not x._storage
 
 
 def test_block_formats_are_packed_there() -> None:

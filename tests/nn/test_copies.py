@@ -39,7 +39,7 @@ def test_every_dtype_is_copied() -> None:
     for x in (pyapp.ones(3, dtype="bfloat16"), pyapp.zeros(0, 2), quant.quantize(pyapp.ones(2, 32), "q8_0")):
         other = copy.deepcopy(x)
         assert other.dtype is x.dtype and other.shape == x.shape
-        assert other.storage.bytes_view() == x.storage.bytes_view()
+        assert other._storage.bytes_view() == x._storage.bytes_view()
 
 
 def test_what_is_computed_has_no_copy_with_its_gradient() -> None:

@@ -95,7 +95,9 @@ def test_states_go_between_quantised_and_floating_point_models(model: Any) -> No
     other, plain = Tied(), Tied()
     nn.quantize(other, "q4_K")
     other.load_state_dict(model.state_dict())
-    assert other.inner.weight.equal(model.inner.weight) and other.inner.weight.storage is not model.inner.weight.storage
+    assert (
+        other.inner.weight.equal(model.inner.weight) and other.inner.weight._storage is not model.inner.weight._storage
+    )
     plain.load_state_dict(model.state_dict())
     assert plain.inner.weight.dtype.name == "float32" and plain.inner.weight.equal(model.inner.weight)
     other.load_state_dict(exact)

@@ -66,7 +66,7 @@ def test_a_tensor_goes_there_and_back() -> None:
         assert there.cpu().device == "cpu" and there.cpu().tolist() == source.tolist() == there.tolist()
     assert isinstance(there.address, HiddenAddress)
     with pytest.raises(RuntimeError, match="webgpu cannot be read in place"):
-        there.storage.bytes_view()
+        there._storage.bytes_view()
     with pytest.raises(RuntimeError, match="cpu and webgpu"):
         x + x.to(DEVICE)
 
@@ -77,13 +77,13 @@ def test_bytes_between_words() -> None:
     for first, count in ((0, 23), (1, 2), (3, 5), (4, 7), (5, 16), (2, 1)):
         x = pyapp.from_numpy(host).to(DEVICE)
         assert x[first : first + count].cpu().tolist() == host[first : first + count].tolist()
-        x.storage.write(first, bytes([200] * count))
+        x._storage.write(first, bytes([200] * count))
         expected = host.copy()
         expected[first : first + count] = 200
         assert x.tolist() == expected.tolist()
         for to in (0, 1, 6):
             y = pyapp.zeros(40, dtype="uint8", device=DEVICE)
-            y.storage.copy_from(x.storage, to, first, count)
+            y._storage.copy_from(x._storage, to, first, count)
             assert y.tolist() == [0] * to + [200] * count + [0] * (40 - to - count)
 
 
@@ -469,9 +469,9 @@ def test_weights_of_every_format(kind: str) -> None:
     close(ops.embedding(there, ids.to(DEVICE)), ops.embedding(packed, ids))
     if kind[0] == "q" and kind != "q8_group":
         again = quant.from_blocks(quant.to_blocks(packed).data, (outputs, inputs), kind, pyapp.device(DEVICE))
-        assert again.storage.read() == packed.storage.read()
+        assert again._storage.read() == packed._storage.read()
     if kind == "q8_0":
-        assert quant.quantize(w.to(DEVICE), kind).storage.read() == packed.storage.read()
+        assert quant.quantize(w.to(DEVICE), kind)._storage.read() == packed._storage.read()
 
 
 def test_a_cache_of_halves_in_blocks() -> None:

@@ -77,14 +77,14 @@ class TorchFolder:
 
     def _attribute(self, value: Any, name: str, kind: type) -> Any:
         found = value.attributes.get(name) if type(value) is InertObject else None
-        if type(found) is not kind:
+        if not isinstance(found, kind):
             self._broken(f"{METADATA} has no {name}")
         return found
 
     def _counts(self, values: Any, name: str) -> tuple[int, ...]:
-        if type(values) is not tuple or not all(type(x) is int and 0 <= x < MOST for x in values):
+        if not isinstance(values, tuple) or not all(type(x) is int and 0 <= x < MOST for x in values):
             self._broken(f"{METADATA}: {name!r:.80} has the sizes {values!r:.80}")
-        return values
+        return tuple(values)
 
     def _add(self, index: Any, place: Any, sizes: dict[tuple[str, tuple[int, ...]], tuple[int, ...]]) -> None:
         name = self._attribute(index, "fqn", str)

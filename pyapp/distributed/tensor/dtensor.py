@@ -101,7 +101,7 @@ class DTensor(Tensor):
         return self._local_tensor.device
 
     @property
-    def storage(self) -> Storage:  # type: ignore[override]
+    def _storage(self) -> Storage:  # type: ignore[override]
         raise DistributedArgument
 
     # -- layouts
@@ -460,7 +460,7 @@ def distribute_tensor(
                     broadcast(own, group.ranks[src_data_rank], group)
         for dim, first, count in parts_of(tensor.shape, device_mesh, chosen):
             own = own.narrow(dim, first, count).contiguous()
-        own = own.clone() if own.storage is tensor.storage else own
+        own = own.clone() if own._storage is tensor._storage else own
     own.requires_grad_(tensor.requires_grad)
     made = distributed(own, device_mesh, chosen, tensor.shape)
     if tensor.is_parameter:

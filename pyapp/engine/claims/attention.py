@@ -104,7 +104,7 @@ def _cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor
         x.numel() >> 10, cache, x, _starts(position), _table(block_table), texts, tokens, heads, size, capacity,
         x.strides[-3], CODES[cache.dtype], *paging,
     )  # fmt: skip
-    cache.storage.version += 1
+    cache._storage.version += 1
     return cache
 
 
@@ -210,9 +210,9 @@ def _cached_self_attention(
         capacity, heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
     )  # fmt: skip
     launch_all(rows * heads * size >> 2, *written, attention)
-    qkv.storage.version += 1
-    keys.storage.version += 1
-    values.storage.version += 1
+    qkv._storage.version += 1
+    keys._storage.version += 1
+    values._storage.version += 1
     return y
 
 
@@ -230,7 +230,7 @@ def _sequences(x: Tensor) -> Tensor:
 def _turned(x: Tensor) -> Tensor:
     """x (B, T, H, D) as (B, H, T, D), or the reverse."""
     shape, strides = ((y[0], y[2], y[1], y[3]) for y in (x._shape, x.strides))
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 def _folded(x: Tensor) -> Tensor | None:
@@ -238,14 +238,14 @@ def _folded(x: Tensor) -> Tensor | None:
     batch, tokens, heads, size = x._shape
     if (size != 1 and x.strides[3] != 1) or (batch != 1 and x.strides[0] != heads * x.strides[2]):
         return None
-    return make(x.storage, (batch * heads, tokens, 1, size), (x.strides[2], x.strides[1], size, 1), x.dtype, x.offset)
+    return make(x._storage, (batch * heads, tokens, 1, size), (x.strides[2], x.strides[1], size, 1), x.dtype, x.offset)
 
 
 def _unfolded(x: Tensor, heads: int) -> Tensor:
     """The reverse of _folded for a dense x."""
     entries, tokens, _, size = x._shape
     shape, strides = (entries // heads, tokens, heads, size), (heads * tokens * size, size, tokens * size, 1)
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 def _folded_mask(mask: Tensor, batch: int, heads: int) -> Tensor | None:
@@ -257,7 +257,7 @@ def _folded_mask(mask: Tensor, batch: int, heads: int) -> Tensor | None:
     if entries != batch or own != heads or (batch != 1 and steps[0] != heads * steps[1]):
         return None
     return make(
-        mask.storage, (batch * heads, 1, *rest), (steps[1], steps[1], *steps[2:]), mask.dtype, mask.offset
+        mask._storage, (batch * heads, 1, *rest), (steps[1], steps[1], *steps[2:]), mask.dtype, mask.offset
     )  # fmt: skip
 
 
@@ -310,7 +310,7 @@ def _by_pairs(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q._shape[3] == v._shape[3] == 128
         and q.dtype is not _F32
         and all(
-            (x.storage.address.value + 2 * x.offset) % 16 == 0 and x.strides[0] % 8 == x.strides[1] % 8 == 0
+            (x._storage.address.value + 2 * x.offset) % 16 == 0 and x.strides[0] % 8 == x.strides[1] % 8 == 0
             for x in (q, k, v)
         )
     )
@@ -482,7 +482,7 @@ def _masked_attention_backward(
     grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)
     workspace: Any
     behind = _kept_behind(q, v)
-    if behind is not None and y.offset == 0 and y.storage.nbytes == sum(behind):
+    if behind is not None and y.offset == 0 and y._storage.nbytes == sum(behind):
         workspace, workers = Part(y, behind[0]), 2
     else:
         workspace, workers = _attention_workspace(q, k, v, softcap, backward=True)
@@ -490,6 +490,6 @@ def _masked_attention_backward(
     _MASKED_BACKWARD.launch(
         q.numel() * k._shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale, softcap or 0.0
     )
-    memory = grad_kv.storage
+    memory = grad_kv._storage
     grad_k = make(memory, k._shape, contiguous_strides(k._shape), q.dtype)
     return grad_q, grad_k, make(memory, v._shape, contiguous_strides(v._shape), q.dtype, k.numel())

@@ -62,7 +62,7 @@ def _as_rows(x: Tensor) -> Tensor:
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
     (n, c, *rest), (near, far, *steps) = x._shape, x.strides
-    view = make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset)
+    view = make(x._storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset)
     if view.is_contiguous():
         return view
     y = empty_contiguous(view._shape, x.dtype, x.device)  # without the frames of `clone`
@@ -112,7 +112,7 @@ def _channel_norm(
     code = CODES[x.dtype]
     _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
     if statistics is not None:
-        statistics.storage.version += 1
+        statistics._storage.version += 1
     return _turned(y) if turns else y
 
 

@@ -42,7 +42,7 @@ def _in_three(x: Tensor) -> Tensor:
     """(N, C, *spatial) as (N, C, D, H, W), dense."""
     x = x if x.is_contiguous() else dense(x.detach())
     shape = x._shape[:2] + (1,) * (5 - len(x._shape)) + x._shape[2:]
-    return make(x.storage, shape, contiguous_strides(shape), _F32, x.offset)
+    return make(x._storage, shape, contiguous_strides(shape), _F32, x.offset)
 
 
 def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
@@ -54,9 +54,9 @@ def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
     fill_zero(memory)
     if inside is not None:
         kept, to, at = inside
-        target = make(memory.storage, kept, strides, _F32, to)
-        copy_strided(target, make(x.storage, kept, x.strides, _F32, x.offset + at))
-    return make(memory.storage, shape, strides, _F32)
+        target = make(memory._storage, kept, strides, _F32, to)
+        copy_strided(target, make(x._storage, kept, x.strides, _F32, x.offset + at))
+    return make(memory._storage, shape, strides, _F32)
 
 
 @lru_cache(1024)
@@ -144,7 +144,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
     if merged:
         return dense(y.permute(2, 1, 3, 4, 5, 0).squeeze(5))
     shape = (batch, outputs, *out)
-    return make(y.storage, shape, contiguous_strides(shape), _F32)
+    return make(y._storage, shape, contiguous_strides(shape), _F32)
 
 
 def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, out: Three) -> Tensor:
@@ -152,7 +152,7 @@ def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, ou
     batch, channels = x._shape[:2]
     outputs, count = weight._shape[0], prod(out)
     if prod(stride) != 1:
-        x = dense(make(x.storage, (batch, channels, *out), (*x.strides[:2], *_times(x.strides[2:], stride)), _F32,
+        x = dense(make(x._storage, (batch, channels, *out), (*x.strides[:2], *_times(x.strides[2:], stride)), _F32,
                        x.offset))  # fmt: skip
     y = empty_contiguous((batch, outputs, *out), _F32, x.device)
     _MATMUL.launch(batch * outputs * channels * count >> 10, y, weight, x, batch, outputs, count,
@@ -225,7 +225,7 @@ def _by_plan(x: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan) -> Ten
     kernel.launch(work, y, weight, x, *sizes)
     if bias is None:
         return y
-    bias = make(bias.storage, (shape[1], *(1,) * (len(shape) - 2)), (1,) * (len(shape) - 1), _F32, bias.offset)
+    bias = make(bias._storage, (shape[1], *(1,) * (len(shape) - 2)), (1,) * (len(shape) - 1), _F32, bias.offset)
     return OPS["add"].forward(y, bias)
 
 
@@ -259,7 +259,7 @@ def _computed(
         return NotImplemented
     y = forward(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
     shape = y._shape[:2] + y._shape[5 - len(steps.stride) :]
-    return make(y.storage, shape, contiguous_strides(shape), _F32, y.offset)
+    return make(y._storage, shape, contiguous_strides(shape), _F32, y.offset)
 
 
 @claims("_convolution")

@@ -73,7 +73,7 @@ def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
     """The taps of weight (O, C / groups, D, H, W) that phases name, last first, as a weight (C, O / groups, ...)."""
     shape, strides, at, joined = _layout_of_taps(weight._shape, weight.strides, phases, groups)
     taps = empty_contiguous(shape, _F32, weight.device)
-    copy_strided(taps, make(weight.storage, shape, strides, _F32, weight.offset + at))
+    copy_strided(taps, make(weight._storage, shape, strides, _F32, weight.offset + at))
     return _in_shape(taps, joined)
 
 
@@ -92,7 +92,7 @@ def _layout_of_taps(
 
 def _in_shape(x: Tensor, shape: Three) -> Tensor:
     """A dense tensor in another shape of as many elements."""
-    return make(x.storage, shape, contiguous_strides(shape), _F32, x.offset)
+    return make(x._storage, shape, contiguous_strides(shape), _F32, x.offset)
 
 
 def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
@@ -134,7 +134,7 @@ def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor
         part = _convolve(g, _taps_of(weight, phases, steps.groups), None, own)
         at = sum(p.first * s for p, s in zip(phases, whole.strides[2:], strict=True))
         strides = (*whole.strides[:2], *_times(whole.strides[2:], steps.stride))
-        copy_strided(make(whole.storage, part._shape, strides, _F32, at), part)
+        copy_strided(make(whole._storage, part._shape, strides, _F32, at), part)
     return whole
 
 
@@ -170,7 +170,7 @@ def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_out
         *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
     )  # fmt: skip
     turned, (a, b, c, d, e) = (outputs, inner, *kernel), by_tap.strides
-    return dense(make(by_tap.storage, turned, (a, e, b, c, d), _F32))
+    return dense(make(by_tap._storage, turned, (a, e, b, c, d), _F32))
 
 
 def _by_output(g: Tensor) -> Callable[[], Tensor]:
@@ -180,7 +180,7 @@ def _by_output(g: Tensor) -> Callable[[], Tensor]:
     def by_output() -> Tensor:
         if not made:
             (n, o, *rest), (near, far, *steps) = g._shape, g.strides
-            made.append(dense(make(g.storage, (o, n, *rest), (far, near, *steps), _F32, g.offset)))
+            made.append(dense(make(g._storage, (o, n, *rest), (far, near, *steps), _F32, g.offset)))
         return made[0]
 
     return by_output

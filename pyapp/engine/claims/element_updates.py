@@ -61,7 +61,7 @@ def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: Element
     kernel, *slots = record(program, count, tuple(tensors), numbers, single)
     kernel.launch(count * len(program.code) >> 14, *slots)
     for at in written:
-        tensors[at].storage.version += 1
+        tensors[at]._storage.version += 1
     return first
 
 

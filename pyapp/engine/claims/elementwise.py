@@ -86,7 +86,7 @@ def _of_any(name: str) -> Any:
             y = make(Storage(out.itemsize * count, a.device), shape, strides, out)
         _BINARY.launch(count >> 8, y, a, other, code, CODES[kind], *slots, number)
         if own:
-            a.storage.version += 1
+            a._storage.version += 1
         return y
 
     return compute
@@ -95,7 +95,7 @@ def _of_any(name: str) -> Any:
 def _overlaps(a: Tensor, b: Tensor) -> bool:
     """Whether two views may share memory, but not element by element."""
     same = (a.address, a._shape, a.strides) == (b.address, b._shape, b.strides)
-    return a.storage.address == b.storage.address and not same
+    return a._storage.address == b._storage.address and not same
 
 
 @lru_cache(4096)
@@ -173,7 +173,7 @@ def _function_of_any(name: str) -> Any:
             if kind is not x.dtype or result == "bool" or not is_packed(x):
                 return NotImplemented
             _UNARY.launch(x.numel() >> 6, x, x, code, CODES[kind], x.numel(), *slots)
-            x.storage.version += 1
+            x._storage.version += 1
             return x
         x = in_type(x, kind)
         out = _dtype.bool_ if result == "bool" else kind
@@ -187,7 +187,7 @@ def _function_of_any(name: str) -> Any:
                 x.numel() >> 6, y, x, code, CODES[kind], len(shape), *padded(shape), *padded(strides), *slots
             )
             if layout is not None:
-                y = make(y.storage, x._shape, layout, out)
+                y = make(y._storage, x._shape, layout, out)
         return y
 
     return compute
@@ -240,7 +240,7 @@ def _without_repeats(x: Tensor) -> Tensor:
     if 0 not in strides:
         return x
     return make(
-        x.storage, tuple([n if s else 1 for n, s in zip(x._shape, strides, strict=True)]), strides, x.dtype, x.offset
+        x._storage, tuple([n if s else 1 for n, s in zip(x._shape, strides, strict=True)]), strides, x.dtype, x.offset
     )
 
 
@@ -296,10 +296,10 @@ def _way_back(order: tuple[int, ...]) -> tuple[int, ...]:
 
 def _along(order: tuple[int, ...], compute: Any, a: Tensor, b: Tensor) -> Any:
     """What `compute` gives for operands whose dims are in the order of memory, seen in their own order."""
-    y = compute(*[make(x.storage, *_turned(order, x._shape, x.strides), x.dtype, x.offset) for x in (a, b)])
+    y = compute(*[make(x._storage, *_turned(order, x._shape, x.strides), x.dtype, x.offset) for x in (a, b)])
     if y is NotImplemented:
         return y
-    return make(y.storage, *_turned(_way_back(order), y._shape, y.strides), y.dtype, y.offset)
+    return make(y._storage, *_turned(_way_back(order), y._shape, y.strides), y.dtype, y.offset)
 
 
 def _claim_binary(name: str) -> None:
@@ -390,16 +390,16 @@ def _claim_binary_in_place(name: str) -> None:
         elif not isinstance(other, Tensor) or other.dtype is not _F32 or other.device is not x.device:
             return False
         elif other._shape == shape and (other.strides == strides or other.is_contiguous()):
-            if other.address != x.address and other.storage.address == x.storage.address:
+            if other.address != x.address and other._storage.address == x._storage.address:
                 return False  # they may overlap
             kernel.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
         else:
             core = _without_repeats(other)
             result, _, _, walk = _plan(shape, other._shape, name, None, core._shape)
-            if result != shape or walk is None or other.storage.address == x.storage.address:
+            if result != shape or walk is None or other._storage.address == x._storage.address:
                 return False
             kernel.launch(count >> 10, x, x, dense(core), count, whole, walk[0], 0, walk[1], 0.0)
-        x.storage.version += 1
+        x._storage.version += 1
         return True
 
 
@@ -436,7 +436,7 @@ def _number_in_place(kernel: Any, x: Tensor, number: float, first: bool = True) 
         kernel.launch(count >> 10, x, x, None, count, whole, 1, 0, 0, number)
     else:
         kernel.launch(count >> 10, x, None, x, count, 1, whole, 0, 0, number)
-    x.storage.version += 1
+    x._storage.version += 1
 
 
 _claim_with_number_in_place("neg", _MUL, -1.0, True, _negative)
@@ -599,7 +599,7 @@ def _claim_unary_in_place(name: str, cost: int) -> None:
             return of_any(x, own=True) is not NotImplemented
         count = x.numel()
         kernel.launch(count * cost >> 10, x, x, count)
-        x.storage.version += 1
+        x._storage.version += 1
         return True
 
 
@@ -689,7 +689,7 @@ def _rsqrt_in_place(x: Tensor) -> bool:
     launch_all(
         count >> 9, (K["sqrt_f32"], x, x, count), (K["div_f32"], x, None, x, count, 1, count or 1, 0, 0, 1.0)
     )  # fmt: skip
-    x.storage.version += 1
+    x._storage.version += 1
     return True
 
 
@@ -720,7 +720,7 @@ def _glu(x: Tensor, dim: int = -1) -> Any:
         return NotImplemented
     d, half = dim % rank, x._shape[dim] // 2
     shape = (*x._shape[:d], half, *x._shape[d + 1 :])
-    a, b = (make(x.storage, shape, x.strides, x.dtype, x.offset + n * x.strides[d]) for n in (0, half))
+    a, b = (make(x._storage, shape, x.strides, x.dtype, x.offset + n * x.strides[d]) for n in (0, half))
     return _product(a, OPS["sigmoid"].forward(b))
 
 
@@ -807,8 +807,8 @@ def _clone(x: Tensor) -> Any:
         y = empty_contiguous(shape, x.dtype, x.device, layout)
         return y if copy_strided(y, x) else NotImplemented
     if kept is strides:  # in the order of the memory
-        y = dense_copy(make(x.storage, (count,), (1,), x.dtype, x.offset))
-        return make(y.storage, shape, kept, x.dtype)
+        y = dense_copy(make(x._storage, (count,), (1,), x.dtype, x.offset))
+        return make(y._storage, shape, kept, x.dtype)
     y = make(Storage(x.dtype.itemsize * count, x.device), shape, kept, x.dtype)
     return y if copy_strided(y, x) else NotImplemented
 
@@ -823,7 +823,7 @@ def _cast_any(x: Tensor, dtype: Any) -> Any:
         shape, strides, layout = (x.numel(),), (1,), None
     y = empty_contiguous(whole if layout is None else shape, dtype, x.device)
     K["cast"].launch(x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(shape), *padded(shape), *padded(strides))
-    return y if layout is None else make(y.storage, whole, layout, dtype)
+    return y if layout is None else make(y._storage, whole, layout, dtype)
 
 
 @claims("cast")
@@ -832,8 +832,8 @@ def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
     if not x.is_contiguous():
         if not is_packed(x) or x.dtype not in CODES or dtype not in CODES:
             return _cast_any(x, dtype)
-        y = _cast(make(x.storage, (x.numel(),), (1,), x.dtype, x.offset), dtype)  # in the order of the memory
-        return make(y.storage, x._shape, x.strides, dtype)
+        y = _cast(make(x._storage, (x.numel(),), (1,), x.dtype, x.offset), dtype)  # in the order of the memory
+        return make(y._storage, x._shape, x.strides, dtype)
     if kernel is None:
         return _cast_any(x, dtype)
     y = empty_contiguous(x._shape, dtype, x.device)

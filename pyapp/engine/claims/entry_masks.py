@@ -13,7 +13,7 @@ def _heads_as_entries(x: Tensor, kv_heads: int) -> Tensor:
     """The first entry of x (B, T, H, D) as (KV, T, H / KV, D)."""
     group = x._shape[2] // kv_heads
     shape, strides = (kv_heads, x._shape[1], group, x._shape[3]), (group * x.strides[2], x.strides[1], x._shape[3], 1)
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 def by_entries(
@@ -31,7 +31,7 @@ def by_entries(
         return None  # which the kernel reads as they are, or in one record
     ours = tuple(_heads_as_entries(x, kv_heads) for x in (q, k, v))
     own_q, own_k, own_v = ours
-    one = make(mask.storage, (1, *mask._shape[1:]), mask.strides, mask.dtype, mask.offset)
+    one = make(mask._storage, (1, *mask._shape[1:]), mask.strides, mask.dtype, mask.offset)
     y = empty_contiguous((batch * kv_heads, tokens, heads // kv_heads, v._shape[3]), q.dtype, q.device)
     workspace, workers = _attention_workspace(own_q, own_k, own_v, softcap, backward=False)
     dims = _masked_dims(own_q, own_k, own_v, one, before, after, workers, scale, softcap)

@@ -116,7 +116,7 @@ def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
     if plain and shape is x._shape:
         view = x
     else:
-        view = make(x.storage, shape, strides, x.dtype, x.offset + offset)
+        view = make(x._storage, shape, strides, x.dtype, x.offset + offset)
     of = indices[0]._shape
     if len(indices) > 1:
         of = broadcast_shapes(*[i._shape for i in indices], op="index")
@@ -228,7 +228,7 @@ def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
 def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor, tuple[int, ...]]:
     """A source as if it had the shape, and its strides over the dims before `first`, from there to `last`, and after;
     a dense copy where these are not one walk each."""
-    wide = make(source.storage, shape, broadcast_strides(source, shape), source.dtype, source.offset)
+    wide = make(source._storage, shape, broadcast_strides(source, shape), source.dtype, source.offset)
     parts = ((0, first), (first, last), (last, len(shape)))
     found = [merged(shape[a:b], wide.strides[a:b]) for a, b in parts]
     if None in found:
@@ -320,7 +320,7 @@ def _put_at(x: Tensor, value: Any, index: Any) -> Any:
             return NotImplemented
     elif type(value) is not int and not (type(value) is float and x.dtype.has_gradient):
         return NotImplemented
-    index = index if type(index) is tuple else (index,)
+    index = index if isinstance(index, tuple) else (index,)
     if len(index) > len(x._shape) or not x.is_contiguous() or x.dtype not in CODES:
         return NotImplemented
     for entry in index:
@@ -345,7 +345,7 @@ def _index_add_into(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
     chosen = _chosen_along(x, dim, index)
     if chosen is None or not _put(chosen, source, "add"):
         return False
-    x.storage.version += 1
+    x._storage.version += 1
     return True
 
 
@@ -355,11 +355,11 @@ def _fill_chosen(x: Tensor, entries: tuple[Any, ...], source: Any) -> bool:
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or entries[1:].count(_ALL) != len(entries) - 1:
         return False
     rank, shape = len(mask._shape), x._shape
-    if not rank or mask._shape != shape[:rank] or not x.is_contiguous() or mask.storage is x.storage:
+    if not rank or mask._shape != shape[:rank] or not x.is_contiguous() or mask._storage is x._storage:
         return False
     if rank < len(shape):
         behind = len(shape) - rank
-        mask = make(mask.storage, mask._shape + (1,) * behind, mask.strides + (0,) * behind, mask.dtype, mask.offset)
+        mask = make(mask._storage, mask._shape + (1,) * behind, mask.strides + (0,) * behind, mask.dtype, mask.offset)
     return choose(_on(mask, x.device), source, x, shape, x.dtype, x) is x
 
 
@@ -383,6 +383,6 @@ def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
             if x.device is not cpu:
                 raise
             return NotImplemented  # NumPy takes more dims of size one
-    if source.storage.address == x.storage.address:
+    if source._storage.address == x._storage.address:
         source = source._row_major()
     return x if _put(chosen, in_type(source, x.dtype), "set") else NotImplemented

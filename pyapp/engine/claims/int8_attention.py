@@ -15,7 +15,7 @@ _PACK_KEYS, _PACK_VALUES, _ATTENTION = KERNELS["pack_keys_q8"], KERNELS["pack_va
 def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
     x = by_token(x)
     _PACK_KEYS.launch(x.numel() >> 8, packed, x, *x._shape, x.strides[0])
-    packed.storage.version += 1
+    packed._storage.version += 1
     return packed
 
 
@@ -23,7 +23,7 @@ def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
 def _pack_values_int8(packed: Tensor, x: Tensor) -> Tensor:
     x = by_token(x)
     _PACK_VALUES.launch(x.numel() >> 8, packed, x, *x._shape, x.strides[0])
-    packed.storage.version += 1
+    packed._storage.version += 1
     return packed
 
 

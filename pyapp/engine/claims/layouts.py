@@ -20,7 +20,7 @@ _FILL = KERNELS["fill_f32"]
 def row_major(x: Tensor) -> Tensor:
     """x, dense, with the strides of that: what `dense` gives may have any where a dim has the size one."""
     x, strides = dense(x), dense_layout(x._shape)[1]
-    return x if x.strides == strides else make(x.storage, x._shape, strides, x.dtype, x.offset)
+    return x if x.strides == strides else make(x._storage, x._shape, strides, x.dtype, x.offset)
 
 
 def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:

@@ -188,9 +188,9 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         return y
     shape = matmul_shape(a, b)
     if len(a_shape) == 1:
-        a = make(a.storage, (1, *a_shape), (0, *a.strides), dtype, a.offset)
+        a = make(a._storage, (1, *a_shape), (0, *a.strides), dtype, a.offset)
     if len(b_shape) == 1:
-        b = make(b.storage, (*b_shape, 1), (*b.strides, 0), dtype, b.offset)
+        b = make(b._storage, (*b_shape, 1), (*b.strides, 0), dtype, b.offset)
     return reshaped(_batched_matmul(a, b), shape)
 
 

@@ -49,9 +49,9 @@ def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, 
     count = parameter.numel()
     held = numbers.on(parameter.device) if isinstance(numbers, HeldNumbers) else None
     _ADAMW.launch(4 * count >> 10, parameter, mean, squares, grad, held, count, *_bits(numbers))
-    parameter.storage.version += 1
-    mean.storage.version += 1
-    squares.storage.version += 1
+    parameter._storage.version += 1
+    mean._storage.version += 1
+    squares._storage.version += 1
     return parameter
 
 
@@ -90,7 +90,7 @@ def _optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Any:
             records.append(pack(index, work, *[x.address for x in tensors], *pointers, count, *rest))
             kernels.append(kernel)
             for at in written:
-                tensors[at].storage.version += 1
+                tensors[at]._storage.version += 1
     launch_records(records, kernels)
     return parameters[0]
 
@@ -138,7 +138,7 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
         record(STEP, count, (parameter, change, size, length), numbers.step, 12),
     )
     for written in (parameter, by_row, by_column):
-        written.storage.version += 1
+        written._storage.version += 1
     return parameter
 
 
@@ -182,7 +182,7 @@ def _muon_step(
     calls.append(record(COMBINED, count, (parameter, x), numbers.step))
     launch_all(count * short >> 10, *calls)
     for written in (parameter, momentum):
-        written.storage.version += 1
+        written._storage.version += 1
     return parameter
 
 
@@ -224,5 +224,5 @@ def _scale_all(tensors: list[Tensor], factor: Tensor) -> Any:
         calls.append((_MUL, x, x, factor, count, count or 1, 1, 0, 0, 0.0))
     launch_all(most >> 10, *calls)
     for x in tensors:
-        x.storage.version += 1
+        x._storage.version += 1
     return tensors[0]

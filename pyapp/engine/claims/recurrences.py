@@ -40,5 +40,5 @@ def _advance_states(state: Tensor, x: Tensor, *rest: Tensor) -> Any:
     _SELECTIVE_SCAN.launch(
         x.numel() * size >> 7, y, state, dense(x), *(dense(t) for t in rest), texts, tokens, channels, size
     )  # fmt: skip
-    state.storage.version += 1
+    state._storage.version += 1
     return y

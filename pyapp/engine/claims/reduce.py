@@ -66,7 +66,7 @@ def _repeats_beside(x: Tensor, dims: Sequence[int]) -> bool:
 def _sum_of_one(x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Tensor:
     """The sum of one of the repetitions, repeated."""
     sizes = tuple([n if step or d in dims else 1 for d, (n, step) in enumerate(zip(x._shape, x.strides, strict=True))])
-    y = _reduce("sum", make(x.storage, sizes, x.strides, x.dtype, x.offset), dims, True, dtype)
+    y = _reduce("sum", make(x._storage, sizes, x.strides, x.dtype, x.offset), dims, True, dtype)
     whole = y.expand(tuple([1 if d in dims else n for d, n in enumerate(x._shape)]))
     return dense(whole if keepdim else whole.squeeze(tuple(dims)))
 
@@ -78,7 +78,7 @@ def _sum_in_steps(x: Tensor, dims: tuple[int, ...], result: Shape) -> Tensor:
     while dims[last - 1] == dims[last] - 1:
         last -= 1
     y: Tensor = _sum(_sum(x, list(dims[last:]), True), list(dims[:last]), True)
-    return y if y._shape == result else make(y.storage, result, dense_layout(result)[1], _F32)
+    return y if y._shape == result else make(y._storage, result, dense_layout(result)[1], _F32)
 
 
 @lru_cache(4096)

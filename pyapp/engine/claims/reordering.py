@@ -29,7 +29,7 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Any:
         return NotImplemented
     strides = tuple(-s if d in dims else s for d, s in enumerate(x.strides))
     start = sum((x._shape[d] - 1) * x.strides[d] for d in set(dims) if x._shape[d])
-    return dense_copy(make(x.storage, x._shape, strides, x.dtype, x.offset + start))
+    return dense_copy(make(x._storage, x._shape, strides, x.dtype, x.offset + start))
 
 
 @claims("_roll")
@@ -48,7 +48,7 @@ def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
 
 def _part(x: Tensor, dim: int, start: int, count: int) -> Tensor:
     shape: Shape = (*x._shape[:dim], count, *x._shape[dim + 1 :])
-    return make(x.storage, shape, x.strides, x.dtype, x.offset + start * x.strides[dim])
+    return make(x._storage, shape, x.strides, x.dtype, x.offset + start * x.strides[dim])
 
 
 @claims("_pad")
@@ -59,7 +59,7 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     y = fill_(empty_contiguous(shape, x.dtype, x.device), value)
     start = sum(before * s for (before, _), s in zip(widths, y.strides, strict=True))
     if x.numel():
-        copy_strided(make(y.storage, x._shape, y.strides, x.dtype, start), x)
+        copy_strided(make(y._storage, x._shape, y.strides, x.dtype, start), x)
     return y
 
 
@@ -86,9 +86,9 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
         for count, to, source in ((before, first - before * step, left), (after, last + step, right)):
             if count:
                 edge = (*own[0], count, *own[1])
-                from_edge = make(y.storage, edge, read, y.dtype, source)
-                copy_strided(make(y.storage, edge, y.strides, y.dtype, to), from_edge)
-        filled = make(y.storage, (*own[0], shape[dim], *own[1]), y.strides, y.dtype, first - before * step)
+                from_edge = make(y._storage, edge, read, y.dtype, source)
+                copy_strided(make(y._storage, edge, y.strides, y.dtype, to), from_edge)
+        filled = make(y._storage, (*own[0], shape[dim], *own[1]), y.strides, y.dtype, first - before * step)
     return y
 
 

@@ -102,7 +102,7 @@ def _along(x: Tensor, dim: int, taps: Taps, weights: DType) -> Any:
     if x.is_contiguous():
         return y
     places = [order.index(d) for d in range(len(order))]
-    return make(y.storage, tuple(lying[i] for i in places), tuple(y.strides[i] for i in places), y.dtype)
+    return make(y._storage, tuple(lying[i] for i in places), tuple(y.strides[i] for i in places), y.dtype)
 
 
 @claims("_resampled")

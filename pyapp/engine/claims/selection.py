@@ -30,7 +30,7 @@ _NO_DIMS = (0,) * 4
 
 def _flat(x: Any) -> Any:
     """The elements of a tensor without gaps in the order of its memory; a number itself."""
-    return make(x.storage, (x.numel(),), (1,), x.dtype, x.offset) if isinstance(x, Tensor) else x
+    return make(x._storage, (x.numel(),), (1,), x.dtype, x.offset) if isinstance(x, Tensor) else x
 
 
 @claims("_where")
@@ -56,7 +56,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
         tensors, strides = [t for t in (condition, a, b) if isinstance(t, Tensor)], condition.strides
         if all(t._shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
             y = choose(_flat(condition), _flat(a), _flat(b), (prod(shape),), kind)
-            return y if y is NotImplemented else make(y.storage, shape, strides, kind)
+            return y if y is NotImplemented else make(y._storage, shape, strides, kind)
     return choose(condition, a, b, shape, kind)
 
 
@@ -93,14 +93,14 @@ def _masked_fill(x: Tensor, mask: Any, value: Any) -> bool:
     """By one launch, for a dense tensor and a mask that broadcasts to it."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or not x.is_contiguous():
         return False
-    if mask.storage is x.storage or isinstance(value, Tensor) or len(mask._shape) > len(x._shape):
+    if mask._storage is x._storage or isinstance(value, Tensor) or len(mask._shape) > len(x._shape):
         return False
     if mask._shape != x._shape and broadcast_shapes(mask._shape, x._shape, op="masked_fill_") != x._shape:
         return False
     check_number("masked_fill_", value, x.dtype)
     if choose(mask, int(value) if x.dtype.category == 1 else value, x, x._shape, x.dtype, x) is NotImplemented:
         return False
-    x.storage.version += 1
+    x._storage.version += 1
     return True
 
 
@@ -144,7 +144,7 @@ def _index_of_rows(x: Tensor, d: int, index: Tensor) -> Tensor | None:
     for i, (n, step) in enumerate(zip(index._shape, index.strides, strict=True)):
         if step and n > 1 and i != d:
             return None
-    places = dense(make(index.storage, (index._shape[d],), (index.strides[d],), index.dtype, index.offset))
+    places = dense(make(index._storage, (index._shape[d],), (index.strides[d],), index.dtype, index.offset))
     return places if places.amin().item() >= 0 else None
 
 

@@ -1556,6 +1556,7 @@ METHOD_MODULES: dict[str, str] = {
     "squeeze_": "view",
     "std": "reduce",
     "stft": "fourier",
+    "storage": "memory",
     "storage_offset": "memory",
     "sub": "elementwise.arithmetic",
     "sub_": "elementwise.arithmetic",

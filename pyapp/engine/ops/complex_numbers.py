@@ -39,12 +39,12 @@ def _d_view_as_complex(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
 
 @view_op(_d_view_as_real)
 def _view_as_real(x: Tensor) -> Tensor:
-    return make(x.storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
+    return make(x._storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
 
 
 @view_op(_d_view_as_complex)
 def _view_as_complex(x: Tensor) -> Tensor:
-    return make(x.storage, x._shape[:-1], tuple([s // 2 for s in x.strides[:-1]]), complex_of(x.dtype), x.offset // 2)
+    return make(x._storage, x._shape[:-1], tuple([s // 2 for s in x.strides[:-1]]), complex_of(x.dtype), x.offset // 2)
 
 
 @function()
@@ -78,7 +78,7 @@ def view_as_complex(x: Tensor) -> Tensor:
 
 def _part_view(at: int) -> Any:
     def view(x: Tensor) -> Tensor:
-        return make(x.storage, x._shape, tuple([2 * s for s in x.strides]), x.dtype.part, 2 * x.offset + at)
+        return make(x._storage, x._shape, tuple([2 * s for s in x.strides]), x.dtype.part, 2 * x.offset + at)
 
     return view
 

@@ -68,7 +68,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
 def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
     result = empty(*sizes, size=size, dtype=dtype, device=device)
-    if result.storage.nbytes:
+    if result._storage.nbytes:
         fill_storage_with_zeros(result)
     return result.requires_grad_() if requires_grad else result
 
@@ -89,7 +89,7 @@ def late_zeros(*shape: int, dtype: Any, device: Any) -> Tensor:
 
 def fill_storage_with_zeros(tensor: Tensor) -> None:
     """Zeroes a fresh dense tensor of any dtype, without NumPy."""
-    words, rest = divmod(tensor.storage.nbytes, 4)
+    words, rest = divmod(tensor._storage.nbytes, 4)
     _FILL.launch(words >> 10, tensor, words, 0.0)
     if rest:
         _FILL_ANY.launch(0, Part(tensor, words * 4), CODES[_dtype.uint8], rest, 0)
@@ -292,7 +292,7 @@ def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, req
     n, m = index(n), index(n if m is None else m)
     made = zeros(n, m, dtype=dtype, device=device)
     if length := builtins.min(n, m):
-        make(made.storage, (length,), (m + 1,), made.dtype, made.offset).fill_(1)
+        make(made._storage, (length,), (m + 1,), made.dtype, made.offset).fill_(1)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -386,7 +386,7 @@ def _construct(cls: type, *args: Any, device: Any = None) -> Any:
         raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
     source = construct(args, Default.dtype)
     made: Any = object.__new__(cls)
-    made.point_to(source.storage, source._shape, source.strides, source.dtype, source.offset)
+    made.point_to(source._storage, source._shape, source.strides, source.dtype, source.offset)
     set_requires_grad(made, False)
     set_node(made, None)
     return made

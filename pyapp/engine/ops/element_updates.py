@@ -80,7 +80,7 @@ def element_update(function: Callable[..., Any], tensors: int, numbers: int) -> 
                 return False
             if x.device is not first.device or not x.is_contiguous():
                 return False
-            if x.storage.address == first.storage.address and x.offset != first.offset:
+            if x._storage.address == first._storage.address and x.offset != first.offset:
                 return False  # they may overlap
         update_elements.call(first, others, program, values)
         return True

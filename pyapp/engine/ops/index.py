@@ -213,7 +213,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
                 if not index._shape:
                     return getitem(x, index.__index__())
                 return _take(x, (_dense_index(index), *[_ALL] * (len(x._shape) - 1)))
-        entries: Sequence[Any] = index if type(index) is tuple else (index,)
+        entries: Sequence[Any] = index if isinstance(index, tuple) else (index,)
         if not _PLAIN.issuperset(map(type, entries)):
             entries, basic = _entries(x, index)
             if not basic:
@@ -284,7 +284,7 @@ def _set(x: Tensor, index: Any, value: Any) -> None:
     if tracked(x, value):
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return
-    entries: Sequence[Any] = index if type(index) is tuple else (index,)
+    entries: Sequence[Any] = index if isinstance(index, tuple) else (index,)
     basic = _PLAIN.issuperset(map(type, entries))
     if not basic:
         entries, basic = _entries(x, index)
@@ -299,21 +299,21 @@ def _set(x: Tensor, index: Any, value: Any) -> None:
         value = tensor_of(np.asarray(value)).to(x.device)
     check_number("setitem", value, x.dtype)
     _write.call(x, _listed(x, entries), value)
-    x.storage.version += 1
+    x._storage.version += 1
 
 
 def _part(x: Tensor, entries: Sequence[Any]) -> Tensor:
     """The view by ints, slices and None, of which autograd does not know."""
     _no_blocks(x, "setitem")
     shape, strides, offset = _basic(x, entries)
-    return make(x.storage, shape, strides, x.dtype, x.offset + offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset + offset)
 
 
 def _are_alike(x: Tensor, source: Tensor) -> bool:
     """Whether two tensors are of one shape, dtype and device and share no memory, and x repeats no element."""
     if x.dtype is not source.dtype or x.dtype.is_quantized or x.device is not source.device or x.device is not cpu:
         return False
-    if x._shape != source._shape or len(x._shape) > 6 or x.storage.address == source.storage.address:
+    if x._shape != source._shape or len(x._shape) > 6 or x._storage.address == source._storage.address:
         return False
     return 0 not in x.strides
 
@@ -325,7 +325,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
     if type(source) is Tensor and type(x) is Tensor and _are_alike(x, source):
         copy_strided(x, source)
-        x.storage.version += 1
+        x._storage.version += 1
         return x
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
@@ -339,7 +339,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         source = source.to(device=x.device)
     if source.dtype is not x.dtype:
         source = (source.expand(x._shape) if x.dtype.is_quantized else source).to(x.dtype)
-    if source.storage.address == x.storage.address and (source.offset, source._shape, source.strides) != (
+    if source._storage.address == x._storage.address and (source.offset, source._shape, source.strides) != (
         x.offset,
         x._shape,
         x.strides,
@@ -350,7 +350,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
             _copy_blocks(x, source)
         else:
             np.copyto(x.array(), source.array())
-    x.storage.version += 1
+    x._storage.version += 1
     return x
 
 
@@ -373,7 +373,7 @@ def add_into(x: Tensor, other: Tensor) -> None:
     else:
         copy_(x, x + other)
         return
-    x.storage.version += 1
+    x._storage.version += 1
 
 
 @method()
@@ -393,7 +393,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         fill_storage_with_zeros(x)
     elif x.dtype.is_complex:
         for at, part in enumerate((value.real, value.imag)):
-            fill_(make(x.storage, x._shape, tuple(2 * s for s in x.strides), x.dtype.part, 2 * x.offset + at), part)
+            fill_(make(x._storage, x._shape, tuple(2 * s for s in x.strides), x.dtype.part, 2 * x.offset + at), part)
     elif x.is_contiguous():
         whole = int(value) if x.dtype.category == 1 else value
         number = number_slot(whole, x.dtype)
@@ -402,9 +402,9 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         _FILL_ANY.launch(x.numel() >> 10, x, CODES[x.dtype], x.numel(), number)
     else:
         one = fill_(empty_contiguous((), x.dtype, x.device), value)
-        if not copy_strided(x, make(one.storage, x._shape, (0,) * len(x._shape), x.dtype)):
+        if not copy_strided(x, make(one._storage, x._shape, (0,) * len(x._shape), x.dtype)):
             return copy_(x, one)
-    x.storage.version += 1
+    x._storage.version += 1
     return x
 
 
@@ -415,7 +415,7 @@ def zero_(x: Tensor) -> Tensor:
         count, strides = dense_layout(x._shape)
         if x.strides == strides:  # as gradients and buffers are
             _FILL.launch(count >> 10, x, count, 0.0)
-            x.storage.version += 1
+            x._storage.version += 1
             return x
     return fill_(x, 0)
 

@@ -124,11 +124,11 @@ def cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor 
             blocks = table[b, places // size]
             _check_blocks("cache_write", table[b, : (at + tokens - 1) // size + 1].tolist(), cache._shape[0])
             into[blocks, :, places % size] = encoded.reshape(-1, *encoded.shape[-3:])[b].swapaxes(0, 1)
-        cache.storage.version += 1
+        cache._storage.version += 1
         return cache
     for b, at in enumerate(_starts("cache_write", position, tokens, cache._shape[-2])):
         into[b, :, at : at + tokens] = encoded.reshape(-1, *encoded.shape[-3:])[b]
-    cache.storage.version += 1
+    cache._storage.version += 1
     return cache
 
 

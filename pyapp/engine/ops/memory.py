@@ -19,7 +19,7 @@ from ..numpy_arrays import tensor_of
 from ..shape import as_shape, contiguous_strides
 from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, make
-from ..untyped_storage import UntypedStorage
+from ..untyped_storage import TypedStorage, UntypedStorage
 from ..user_errors import describe
 from .create import as_tensor, construct, tensor
 from .dlpack import from_dlpack
@@ -40,12 +40,12 @@ def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if x.dtype.is_quantized:
         raise TypeError(f"resize_: a {x.dtype} matrix cannot be resized; convert it with .to(float32)")
     needed = (x.offset + prod(shape)) * x.dtype.itemsize
-    if needed > x.storage.nbytes:
+    if needed > x._storage.nbytes:
         refuse_capture("resize_")
         whole = Storage(needed, x.device)
-        whole.copy_from(x.storage, 0, 0, x.storage.nbytes)
+        whole.copy_from(x._storage, 0, 0, x._storage.nbytes)
     else:
-        whole = x.storage
+        whole = x._storage
     x.point_to(whole, shape, _dense_strides(shape, memory_format), x.dtype, x.offset)
     x.view_of = x.views = None
     return x
@@ -69,7 +69,7 @@ def record_stream(x: Tensor, stream: Any) -> None:
     if x.device.type == "cuda":
         if not hasattr(stream, "record_use"):
             raise TypeError(f"record_stream: takes a cuda.Stream, not {type(stream).__name__}")
-        stream.record_use(x.storage)
+        stream.record_use(x._storage)
 
 
 @method("set_")
@@ -78,7 +78,7 @@ def _set(x: Tensor, source: Tensor) -> Tensor:
     if source.dtype is not x.dtype:
         raise RuntimeError(f"set_: {describe(source)} is of another dtype than {describe(x)}")
     x.data = source
-    x.point_to(source.storage, source._shape, source.strides, source.dtype, source.offset)
+    x.point_to(source._storage, source._shape, source.strides, source.dtype, source.offset)
     return x
 
 
@@ -167,7 +167,13 @@ def storage_offset(x: Tensor) -> int:
 @method()
 def untyped_storage(x: Tensor) -> UntypedStorage:
     """The bytes of which the tensor is a view, as a storage."""
-    return UntypedStorage(x.storage)
+    return UntypedStorage(x._storage)
+
+
+@method()
+def storage(x: Tensor) -> TypedStorage:
+    """untyped_storage() as elements of the tensor's dtype: torch's older form."""
+    return TypedStorage(wrap_storage=UntypedStorage(x._storage), dtype=x.dtype)
 
 
 @function()

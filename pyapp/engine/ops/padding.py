@@ -92,7 +92,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
         if mode == "constant":
             return _pad(x, tuple(pairs), 0 if value is None else value)
         return _pad_with_own(x, tuple(pairs), mode)
-    return x._row_major() if x.storage is given.storage else x
+    return x._row_major() if x._storage is given._storage else x
 
 
 @function()

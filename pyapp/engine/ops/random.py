@@ -413,7 +413,7 @@ def _draw_into(x: Tensor, kernel: Any, generator: Generator | None, factor: Any,
     if x.dtype is not _dtype.float32 or not x.is_contiguous() or tracked(x, factor, shift):
         return x.copy_(_draw(kernel, x._shape, generator, x.device) * factor + shift)
     (generator or default_generator).fill(kernel, x)
-    x.storage.version += 1
+    x._storage.version += 1
     if isinstance(factor, Tensor) or factor != 1:
         x.mul_(factor)
     return x.add_(shift) if isinstance(shift, Tensor) or shift != 0 else x

@@ -260,7 +260,7 @@ def _squeezed(x: Tensor, dim: int) -> Tensor:
         return x.squeeze(dim)
     d = normalize_dim(dim, len(x._shape), "squeeze")
     shape, strides = x._shape[:d] + x._shape[d + 1 :], x.strides[:d] + x.strides[d + 1 :]
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 def _max_or_min(whole: Any, index: Any) -> Any:

@@ -27,7 +27,7 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     ones = [size for n, count in zip(shape, counts, strict=True) for size in ((n,) if count == 1 else (1, n))]
     wide = expand(reshape(x, tuple(ones)), tuple(spread))
     found = reshape(wide, tuple(n * c for n, c in zip(shape, counts, strict=True)))
-    return found._row_major() if found.storage is x.storage else found
+    return found._row_major() if found._storage is x._storage else found
 
 
 @function(method=True)

@@ -28,8 +28,8 @@ def batch_normalized(
     statistics = empty_contiguous((channels, 3), x.dtype, x.device)
     y = _channel_norm(x, weight, bias, statistics, 0, eps)
     # One copy side by side, instead of one of each where they are read.
-    both = make(statistics.storage, (2, channels), (1, 3), x.dtype)._row_major()
-    mean, var = (make(both.storage, (channels,), (1,), x.dtype, at) for at in (0, channels))
+    both = make(statistics._storage, (2, channels), (1, 3), x.dtype)._row_major()
+    mean, var = (make(both._storage, (channels,), (1,), x.dtype, at) for at in (0, channels))
     return y, mean, var
 
 

@@ -116,7 +116,7 @@ def peak(logits: Tensor) -> tuple[int, float]:
         buffers = _peaks.by_device[logits.device] = _PeakBuffers(logits.device)
     _peak(buffers.place, buffers.excess, logits)
     index = buffers.read_place()
-    (largest,) = _float.unpack(logits.storage.read(4 * (logits.offset + index), 4))
+    (largest,) = _float.unpack(logits._storage.read(4 * (logits.offset + index), 4))
     return index, largest if largest == -inf else largest + buffers.read_excess()
 
 
@@ -152,7 +152,7 @@ class SampleBuffers:
         """Whether the last draw was from the same memory with the same settings."""
         before = self.before
         return (
-            before is not None and before[0] is logits and before[1] is logits.storage and before[2] == settings
+            before is not None and before[0] is logits and before[1] is logits._storage and before[2] == settings
         )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def start_sample(
         buffers.before, buffers.replay = None, None
         draw()
         if row is logits and not history_count:
-            buffers.before = (logits, logits.storage, settings)
+            buffers.before = (logits, logits._storage, settings)
 
 
 @function()

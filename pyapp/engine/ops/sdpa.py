@@ -60,7 +60,7 @@ def _tokens_first(x: Tensor, learns: bool) -> Tensor:
     while len(shape) < 4:
         shape, strides = (1, *shape), (0, *strides)
     (b, h, t, d), (of_b, of_h, of_t, of_d) = shape, strides
-    return make(x.storage, (b, t, h, d), (of_b, of_t, of_h, of_d), x.dtype, x.offset)
+    return make(x._storage, (b, t, h, d), (of_b, of_t, of_h, of_d), x.dtype, x.offset)
 
 
 def _heads_first(y: Tensor, shape: tuple[int, ...], learns: bool) -> Tensor:
@@ -69,7 +69,7 @@ def _heads_first(y: Tensor, shape: tuple[int, ...], learns: bool) -> Tensor:
         y = _swapped(y)
         return y if len(shape) == 4 else reshape(y, shape)
     b, t, h, d = y.strides
-    return make(y.storage, shape, (b, h, t, d)[-len(shape) :], y.dtype, y.offset)
+    return make(y._storage, shape, (b, h, t, d)[-len(shape) :], y.dtype, y.offset)
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:

@@ -51,7 +51,7 @@ def _slices(x: Tensor, strides: tuple[int, ...], parts: Iterable[tuple[tuple[int
         _no_blocks(x, "index")
     if x._requires_grad:
         return tuple([_strided.call(x, shape, strides, offset) for shape, offset in parts])
-    storage, kind, first = x.storage, x.dtype, x.offset
+    storage, kind, first = x._storage, x.dtype, x.offset
     if not STATE.enabled:
         return tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
     return tuple([

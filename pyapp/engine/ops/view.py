@@ -25,7 +25,7 @@ _COPY = KERNELS["copy_strided"]
 
 
 def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int | None = None) -> Tensor:
-    return make(x.storage, shape, strides, x.dtype, x.offset if offset is None else offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset if offset is None else offset)
 
 
 def _no_blocks(x: Tensor, name: str) -> None:
@@ -38,14 +38,14 @@ def _no_blocks(x: Tensor, name: str) -> None:
 @view_op(lambda g, _, x, shape: (g.reshape(x._shape),), name="_reshape")
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if shape == x._shape:
-        return make(x.storage, shape, x.strides, x.dtype, x.offset)
+        return make(x._storage, shape, x.strides, x.dtype, x.offset)
     if x.dtype.is_quantized:
         _no_blocks(x, "reshape")
     strides = view_strides(x._shape, x.strides, shape)
     if strides is None:
         x = x._row_major()
         strides = contiguous_strides(shape)
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 @function(method=True, arguments="input shape")
@@ -96,21 +96,21 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
     """The last dim's bytes as elements of another dtype; outside any gradient computation."""
     old, new = x.dtype.itemsize, dtype.itemsize
     if old == new:
-        return make(x.storage, x._shape, x.strides, dtype, x.offset)
+        return make(x._storage, x._shape, x.strides, dtype, x.offset)
     fits = bool(x.ndim and old and new) and x.strides[-1] == 1 and x._shape[-1] * old % new == 0
     wide = [x.offset, *x.strides[:-1]]
     if not fits or any(n * old % new for n in wide):
         raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {dtype}")
     offset, *strides = (n * old // new for n in wide)
-    return make(x.storage, (*x._shape[:-1], x._shape[-1] * old // new), (*strides, 1), dtype, offset)
+    return make(x._storage, (*x._shape[:-1], x._shape[-1] * old // new), (*strides, 1), dtype, offset)
 
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     shape, strides = x._shape, x.strides
     if dims == (1, 0):  # a transpose, without loops
-        return make(x.storage, shape[::-1], strides[::-1], x.dtype, x.offset)
-    return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
+        return make(x._storage, shape[::-1], strides[::-1], x.dtype, x.offset)
+    return make(x._storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
 
 
 @lru_cache(1024)
@@ -174,7 +174,7 @@ def t(x: Tensor) -> Tensor:
 def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     _no_blocks(x, "expand")
     strides = x.strides if shape == x._shape else _repeating(x._shape, x.strides, shape)
-    return make(x.storage, shape, strides, x.dtype, x.offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset)
 
 
 @lru_cache(4096)
@@ -258,7 +258,7 @@ def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
 @view_op(_place, name="_strided")
 def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
     """A view of a dense x: `offset` elements in, with these strides."""
-    return make(x.storage, shape, strides, x.dtype, x.offset + offset)
+    return make(x._storage, shape, strides, x.dtype, x.offset + offset)
 
 
 _strided.slices = True
@@ -354,7 +354,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 def _as_pairs(x: Tensor) -> Tensor:
     """complex128 (...) as float64 (..., 2)."""
-    return make(x.storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
+    return make(x._storage, (*x._shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
 
 
 def copy_strided(target: Tensor, source: Tensor) -> bool:
@@ -473,7 +473,7 @@ def _d_as_strided(
 
 @view_op(_d_as_strided)
 def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tensor:
-    return make(x.storage, size, stride, x.dtype, offset)
+    return make(x._storage, size, stride, x.dtype, offset)
 
 
 _as_strided.reads_layout = True
@@ -481,7 +481,7 @@ _as_strided.reads_layout = True
 
 def _check_whole(x: Tensor) -> None:
     """RuntimeError where the copy of an argument of a compiled function does not have the memory that it has."""
-    if x.offset or not x.is_contiguous() or x.storage.nbytes != x.numel() * x.dtype.itemsize:
+    if x.offset or not x.is_contiguous() or x._storage.nbytes != x.numel() * x.dtype.itemsize:
         raise RuntimeError(
             f"as_strided: a compiled function has a copy of its argument, {describe(x)}, without the rest of the "
             "memory of which that is a part: give it the whole tensor, or do not compile the function"
@@ -493,13 +493,13 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_of
     """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
     _no_blocks(x, "as_strided")
     active = recorder()
-    if active is not None and id(x.storage) in active.copied:
-        _check_whole(active.copied[id(x.storage)])
+    if active is not None and id(x._storage) in active.copied:
+        _check_whole(active.copied[id(x._storage)])
         stop_capture("as_strided looks into the memory of an argument, of which a replay has a copy")
     size, stride = as_shape((size,)), as_shape((stride,))
     start = x.offset if storage_offset is None else index(storage_offset)
     last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    outside = min(stride, default=0) < 0 or start < 0 or (last + 1) * x.dtype.itemsize > x.storage.nbytes
+    outside = min(stride, default=0) < 0 or start < 0 or (last + 1) * x.dtype.itemsize > x._storage.nbytes
     if 0 not in size and outside:
         raise ValueError(
             f"as_strided: {tuple(size)} with strides {tuple(stride)} from {start} is outside the memory of "

@@ -314,8 +314,8 @@ class _Host:
         """Writes what MPI has left to the tensor, divided."""
         if divisor != 1:
             self.seen.div_(divisor)
-        if self.seen.storage is self.tensor.storage:
-            self.tensor.storage.version += 1
+        if self.seen._storage is self.tensor._storage:
+            self.tensor._storage.version += 1
         else:
             self.tensor.detach().copy_(self.seen.to(self.tensor.device))
 

@@ -143,7 +143,7 @@ class Nccl(Communicator):
         handle, stream = self._open(tensors[0])
         self._call(name, *(tensor.address.value for tensor in tensors), *arguments, handle, stream)
         for tensor in tensors:
-            tensor.storage.version += 1
+            tensor._storage.version += 1
         return Work(lambda: None, lambda: True, kept=tuple(tensors))
 
     @staticmethod

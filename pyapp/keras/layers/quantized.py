@@ -320,7 +320,7 @@ class _Packed:
 
     def of(self, weight: Tensor, matrix: Callable[[], Tensor]) -> Any:
         """The packed form of what `matrix` gives, made once for the values of `weight`."""
-        storage = weight.storage
+        storage = weight._storage
         if self.storage is storage and self.version == storage.version:
             return self.matrix
         with no_grad():

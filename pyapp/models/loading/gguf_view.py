@@ -145,7 +145,7 @@ class AsGguf(Checkpoint):
             elif rows is not None:
                 data = quant.to_blocks(value).data
                 matrix = Tensor.from_buffer(data, (shape[0], memoryview(data).nbytes // shape[0]), "uint8")
-                value = quant.from_blocks(rows(matrix).contiguous().storage.bytes_view(), shape, kind)
+                value = quant.from_blocks(rows(matrix).contiguous()._storage.bytes_view(), shape, kind)
             return value.reshape(shape) if not value.dtype.is_quantized else value
 
     def _add_rotary_factors(self) -> None:
@@ -174,7 +174,7 @@ class AsGguf(Checkpoint):
         else:
             value = value.cpu().contiguous()  # it keeps the memory that the pieces show
             begin = value.offset * value.dtype.itemsize
-            data = value.storage.bytes_view()[begin : begin + value.nbytes]
+            data = value._storage.bytes_view()[begin : begin + value.nbytes]
         yield from (data[first : first + size] for first in range(0, len(data), size))
 
 

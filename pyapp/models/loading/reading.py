@@ -149,7 +149,7 @@ def _read_part(
     data = memoryview(checkpoint.read_bytes(name)).cast("B")
     matrix = Tensor.from_buffer(data, (info.shape[0], len(data) // info.shape[0]), "uint8")
     ordered = rows(matrix).contiguous()
-    return quant.from_blocks(ordered.storage.bytes_view(), info.shape, info.dtype, place_of(device))
+    return quant.from_blocks(ordered._storage.bytes_view(), info.shape, info.dtype, place_of(device))
 
 
 def _as_listed(value: Tensor, info: TensorInfo) -> Tensor:

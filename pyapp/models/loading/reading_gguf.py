@@ -160,7 +160,7 @@ def _ordered(order: list[int], value: Tensor) -> Tensor:
         return ordering(order)(value)
     data, kind = quant.to_blocks(value).data, value.dtype.name
     matrix = Tensor.from_buffer(data, (len(order), memoryview(data).nbytes // len(order)), "uint8")
-    return quant.from_blocks(ordering(order)(matrix).contiguous().storage.bytes_view(), tuple(value.shape), kind)
+    return quant.from_blocks(ordering(order)(matrix).contiguous()._storage.bytes_view(), tuple(value.shape), kind)
 
 
 def _joining(own: GgufForm, config: Any, shape: Shape) -> Callable[[Sequence[Tensor]], Tensor]:

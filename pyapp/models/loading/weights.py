@@ -91,7 +91,7 @@ def load_weights(
                     where=checkpoint.source.name,
                 )
             read, value = value, value if slot.is_stack else converted(value, slot, chosen.get(key))
-            unused = [plan] if value.storage is not read.storage else []
+            unused = [plan] if value._storage is not read._storage else []
             parameter = Parameter(value, requires_grad=False)
             del value, read
             for owner, attribute in dict.fromkeys(slot.places):  # a shared module is there under each of its names

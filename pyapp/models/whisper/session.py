@@ -76,7 +76,7 @@ class AudioMemory:
 
 
 def _weights(decoder: Decoder) -> list[Storage]:
-    return [parameter.storage for parameter in decoder.parameters()]
+    return [parameter._storage for parameter in decoder.parameters()]
 
 
 class CachedMemory:
@@ -149,7 +149,7 @@ class SessionPool:
         """The memory with `audio`; else an unused one, which is filled with it."""
         self._memories = [memory for memory in self._memories if memory.is_current()]
         for memory in self._memories:
-            if memory.audio is audio and memory.version == audio.storage.version:
+            if memory.audio is audio and memory.version == audio._storage.version:
                 return memory
         window = as_window(decoder, audio)
         for memory in self._memories:
@@ -161,7 +161,7 @@ class SessionPool:
             self._memories.append(memory)
         memory.audio = None
         memory.read(window)
-        memory.audio, memory.version = audio, audio.storage.version
+        memory.audio, memory.version = audio, audio._storage.version
         return memory
 
     def give(self, session: DecoderSession, memory: AudioMemory) -> None:

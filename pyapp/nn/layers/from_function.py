@@ -12,7 +12,7 @@ from typing import Any
 
 from ...engine import Tensor
 from ...engine.op import Op
-from ...engine.user_errors import MISTAKES, named, names_itself, tell
+from ...engine.user_errors import ASKS, MISTAKES, named, names_itself, tell
 from ..module import Module
 
 
@@ -105,6 +105,7 @@ def torch_function(function: Any, name: str | None = None) -> Any:
             return found
 
     names_itself(call)
+    ASKS.add(call.__code__)  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = called
     call.__module__ = _module_of_family()  # where pickle finds it
     call.__signature__ = inspect.Signature([first.replace(name="input"), *rest])  # type: ignore[attr-defined]

@@ -93,7 +93,7 @@ def forget_joined(module: Module) -> None:
 
 
 def _storages(parts: list[Any]) -> tuple[Any, ...]:
-    return tuple(t.storage for part in parts for t in (part.weight, part.bias) if t is not None)
+    return tuple(t._storage for part in parts for t in (part.weight, part.bias) if t is not None)
 
 
 def _fit(parts: list[Any]) -> bool:

@@ -33,7 +33,7 @@ _COPIED = 1 << 16  # elements of constants that are copied when they are named
 def _copy(x: Tensor) -> Tensor:
     """A tensor with the same elements in memory of its own, without an op."""
     start, size = x.offset * x.dtype.itemsize, x.numel() * x.dtype.itemsize
-    return Tensor.from_buffer(bytes(x.storage.bytes_view()[start : start + size]), x.shape, x.dtype.name)
+    return Tensor.from_buffer(bytes(x._storage.bytes_view()[start : start + size]), x.shape, x.dtype.name)
 
 
 def element_code(kind: DType) -> int:
@@ -78,15 +78,15 @@ class Graph:
     def give(self, x: Tensor, name: str, of_constants: bool = False) -> None:
         """Names a tensor: an input, or a result."""
         self._computed[id(x)] = name
-        self._versions[id(x)] = x.storage.version
+        self._versions[id(x)] = x._storage.version
         self._alive.append(x)
         self.shapes.setdefault(name, tuple(x.shape))
         self._constant.discard(id(x))
         if not of_constants:
-            self._memory.add(id(x.storage))
+            self._memory.add(id(x._storage))
         else:
             self._constant.add(id(x))
-            self.of_constants[name] = x, x.storage.version
+            self.of_constants[name] = x, x._storage.version
 
     def written(self, x: Tensor, value: Tensor) -> None:
         """Gives a tensor that was written in place the name of its new value."""
@@ -97,7 +97,7 @@ class Graph:
 
     def check_unchanged(self, x: Tensor) -> None:
         """ModelError for a result whose memory was written through another tensor."""
-        if x.storage.version != self._versions[id(x)]:
+        if x._storage.version != self._versions[id(x)]:
             raise ModelError(
                 "a tensor is read whose memory was written in place through another one, which ONNX cannot say",
                 hint="Compute a new tensor instead",
@@ -116,7 +116,7 @@ class Graph:
 
     def _check_memory(self, x: Tensor) -> None:
         """ModelError for a tensor without a name in the memory of a result."""
-        if id(x.storage) in self._memory:
+        if id(x._storage) in self._memory:
             raise ModelError(
                 f"a tensor of {tuple(x.shape)} after the op {self.op.strip('_')!r} is a view of a result that no op "
                 "has made, so that it cannot be written as ONNX",
@@ -145,7 +145,7 @@ class Graph:
             return known
         self._check_memory(x)
         name = self._constants[id(x)] = self._parameters.get(id(x)) or self.fresh("constant")
-        self.kept.append((x, x.storage.version))
+        self.kept.append((x, x._storage.version))
         # A copy stays as it is when the constant is written, which gives that another name.
         self.tensors[name] = _copy(x) if self._is_copied(x) else x
         return name
@@ -162,7 +162,7 @@ class Graph:
     def check_constants(self) -> None:
         """ModelError where a tensor of the file has been written in place since it was named."""
         for x, version in self.kept:
-            if x.storage.version != version and not (id(x) in self._computed and self._is_copied(x)):
+            if x._storage.version != version and not (id(x) in self._computed and self._is_copied(x)):
                 raise ModelError(
                     "a constant is written in place, which ONNX cannot say", hint="Compute a new tensor instead"
                 )

@@ -61,7 +61,7 @@ def _info(name: str, x: Tensor, sizes: Sizes) -> bytes:
 def _data(x: Tensor) -> Any:
     """The bytes of a dense tensor."""
     flat = x.detach().cpu().contiguous()
-    return flat.storage.bytes_view()[flat.offset * flat.dtype.itemsize :][: flat.numel() * flat.dtype.itemsize]
+    return flat._storage.bytes_view()[flat.offset * flat.dtype.itemsize :][: flat.numel() * flat.dtype.itemsize]
 
 
 def _entry(key: str, value: str) -> bytes:

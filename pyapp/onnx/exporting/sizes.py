@@ -64,14 +64,16 @@ def _is_same(tensors: Sequence[Tensor]) -> bool:
         x is first
         or x.shape == first.shape
         and x.dtype is first.dtype
-        and (x.storage is first.storage and x.offset == first.offset and x.strides == first.strides or _equal(x, first))
+        and (
+            x._storage is first._storage and x.offset == first.offset and x.strides == first.strides or _equal(x, first)
+        )
         for x in tensors[1:]
     )
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:
     if x.dtype.is_quantized:
-        return x.storage.bytes_view() == y.storage.bytes_view()
+        return x._storage.bytes_view() == y._storage.bytes_view()
     return bool((x.detach() == y.detach()).all()) or bool(np.array_equal(x.numpy(), y.numpy(), equal_nan=True))
 
 
@@ -79,9 +81,9 @@ def _fold(graphs: Sequence[Graph]) -> None:
     """Results of constants alone that all calls have in common become constants."""
     for name, (value, version) in graphs[0].of_constants.items():
         found = [graph.of_constants.get(name) for graph in graphs]
-        if value.storage.version != version or any(one is None for one in found) or value.dtype.is_complex:
+        if value._storage.version != version or any(one is None for one in found) or value.dtype.is_complex:
             continue
-        tensors = [one[0] for one in found if one is not None and one[0].storage.version == one[1]]
+        tensors = [one[0] for one in found if one is not None and one[0]._storage.version == one[1]]
         if len(tensors) < len(graphs) or not _is_same(tensors):
             continue
         for graph, tensor in zip(graphs, tensors, strict=True):

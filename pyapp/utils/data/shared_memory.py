@@ -115,7 +115,7 @@ def _new_block(nbytes: int) -> SharedMemory | None:
 def _compact(value: Any) -> Any:
     """The batch with copies of tensors that are small parts of a larger memory: all of that would be sent."""
     if isinstance(value, Tensor):
-        part = value.numel() * value.dtype.itemsize < value.storage.nbytes
+        part = value.numel() * value.dtype.itemsize < value._storage.nbytes
         return value.detach().clone() if part and not value.dtype.is_quantized else value
     if isinstance(value, dict):
         return mapped(value, lambda key: _compact(value[key]))

@@ -44,10 +44,10 @@ def moved(x: Tensor, device: Device) -> Tensor:
     if not (x.dtype.is_quantized or x.is_contiguous()):
         x = row_major.call(x)
     size = x.dtype.itemsize
-    nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
+    nbytes = x._storage.nbytes if x.dtype.is_quantized else x.numel() * size
     storage = Storage.outside_graphs(nbytes, device)
     if nbytes:  # else the offset may be past the end
-        storage.copy_from(x.storage, 0, x.offset * size, nbytes)
+        storage.copy_from(x._storage, 0, x.offset * size, nbytes)
     return make(storage, x._shape, x.strides, x.dtype)
 
 

@@ -279,14 +279,33 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     )
 
 
+def _d_cholesky_solve(g: Tensor, y: Tensor, x: Tensor, L: Tensor, upper: bool) -> Any:
+    """As torch: of the matrix A, through all entries of L, also through those that are not read."""
+    grad_x = _cholesky_solve(g, L, upper)
+    outer = grad_x @ y.mH  # (..., N, N)
+    both = outer + outer.mH
+    return (
+        _sum_to(grad_x, x._shape) if x.requires_grad else None,
+        _sum_to(-(L @ both if upper else both @ L), L._shape) if L.requires_grad else None,
+    )
+
+
+@op(vjp=_d_cholesky_solve, saves="both", name="_cholesky_solve", autocast=full_precision)
+def _cholesky_solve(x: Tensor, L: Tensor, upper: bool) -> Tensor:
+    lower = L.mH if upper else L
+    return solve_triangular(lower.mH, solve_triangular(lower, x, upper=False), upper=True)
+
+
+_cholesky_solve.takes_complex = True
+
+
 @function(method=True)
 def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """The solution of A y = x, (..., N, K), from the Cholesky factor L (..., N, N) of A: L Lᴴ, or Lᴴ L if `upper`."""
     _square("cholesky_solve", L)
     if x.ndim < 2 or x._shape[-2] != L._shape[-1]:
         raise ValueError(f"cholesky_solve: {describe(x)} does not fit the factor {describe(L)}")
-    lower = L.mH if upper else L
-    return solve_triangular(lower.mH, solve_triangular(lower, x, upper=False), upper=True)
+    return _cholesky_solve(x, L, upper)
 
 
 @function(method=True)

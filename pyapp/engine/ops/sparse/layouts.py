@@ -114,9 +114,9 @@ class SparseTensor(Tensor):
         raise AttributeError(f"'Tensor' object has no attribute {name!r}")
 
     @property
-    def storage(self) -> Storage:  # type: ignore[override]
+    def _storage(self) -> Storage:  # type: ignore[override]
         """That of the values, whose version counts what is written into them."""
-        return self.elements.storage
+        return self.elements._storage
 
     def become(self, other: SparseTensor) -> None:
         """Takes the parts of another one."""
@@ -248,8 +248,6 @@ class SparseTensor(Tensor):
         self.requires_grad = own
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.elements.node is not None:
-            raise RuntimeError("only leaves can be copied or pickled: detach() first")
         return {name: getattr(self, name) for name in _PARTS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

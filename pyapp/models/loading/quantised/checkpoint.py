@@ -74,7 +74,7 @@ class QuantisedCheckpoint(Checkpoint):
         if name not in self._weights:
             return self.inner.read_bytes(name)
         tensor = self.read(name).to(self._weights[name].dtype)
-        return bytes(tensor.storage.read(0, tensor.nbytes))
+        return bytes(tensor._storage.read(0, tensor.nbytes))
 
     def _place(self, name: str) -> Any:
         return None if name in self._weights else self.inner._place(name)

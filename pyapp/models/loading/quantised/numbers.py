@@ -112,10 +112,10 @@ def filled(numbers: Numbers, name: str, dtype: str, device: Device | None, where
         else:
             part = adopt_array(_dense(numbers, first, count)).to(kind)
             begin, size = (n * columns * kind.itemsize for n in (first, count))
-        data = part.storage.bytes_view()[:size]
+        data = part._storage.bytes_view()[:size]
         if where is not None and not kind.is_quantized:
             check_finite(data, kind.name, name, where, first * columns)
-        result.storage.write(begin, data)
+        result._storage.write(begin, data)
     return result
 
 
