@@ -16,6 +16,7 @@ from .counts import Binomial, Geometric, Multinomial, NegativeBinomial, Poisson
 from .discrete import Bernoulli, Categorical, OneHotCategorical
 from .distribution import Distribution, Independent
 from .divergence import kl_divergence, register_kl
+from .exp_family import ExponentialFamily
 from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from .low_rank import LowRankMultivariateNormal
 from .mixture import MixtureSameFamily
@@ -31,7 +32,17 @@ from .of_positive_numbers import (
     Pareto,
     Weibull,
 )
-from .relaxed import OneHotCategoricalStraightThrough, RelaxedBernoulli, RelaxedOneHotCategorical
+from .relaxed import (
+    ExpRelaxedCategorical as ExpRelaxedCategorical,
+)
+from .relaxed import (
+    LogitRelaxedBernoulli as LogitRelaxedBernoulli,
+)
+from .relaxed import (
+    OneHotCategoricalStraightThrough,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+)
 from .transformed import LogisticNormal, TransformedDistribution
 from .transforms import (
     AbsTransform,
@@ -62,7 +73,7 @@ from .von_mises import VonMises
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",
     "ComposeTransform", "ContinuousBernoulli", "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet",
-    "Distribution", "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric",
+    "Distribution", "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric",
     "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy",
     "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform",
     "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
@@ -84,7 +95,8 @@ _MODULES = {
     "lowrank_multivariate_normal": "LowRankMultivariateNormal", "mixture_same_family": "MixtureSameFamily",
     "multinomial": "Multinomial", "negative_binomial": "NegativeBinomial", "normal": "Normal",
     "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough", "pareto": "Pareto",
-    "poisson": "Poisson", "relaxed_bernoulli": "RelaxedBernoulli", "relaxed_categorical": "RelaxedOneHotCategorical",
+    "poisson": "Poisson", "relaxed_bernoulli": "LogitRelaxedBernoulli RelaxedBernoulli",
+    "relaxed_categorical": "ExpRelaxedCategorical RelaxedOneHotCategorical",
     "studentT": "StudentT", "transformed_distribution": "TransformedDistribution", "uniform": "Uniform",
     "weibull": "Weibull", "wishart": "Wishart",
 }  # fmt: skip

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..engine.ops.linalg.eigen import eigvalsh
 from ..engine.ops.linalg.factor import cholesky_ex
+from ..engine.ops.stacking import cat as join
+from ..engine.ops.stacking import stack as join_anew
 from ..engine.tensor import Tensor
 
 __all__ = [
-    "Constraint", "boolean", "corr_cholesky", "dependent", "dependent_property", "greater_than", "greater_than_eq",
-    "half_open_interval",
-    "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
-    "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
-    "positive_semidefinite", "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
+    "dependent_property", "greater_than", "greater_than_eq", "half_open_interval", "independent",
+    "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
+    "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite",
+    "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric",
+    "unit_interval",
 ]  # fmt: skip
 
 
@@ -160,9 +163,83 @@ class _Multinomial(Constraint):
         self.upper_bound = upper_bound
 
 
+class _Parts(Constraint):
+    """The constraints `cseq` of the parts of a tensor along `dim`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int, event_dim: int) -> None:
+        if not all(isinstance(part, Constraint) for part in cseq):
+            raise TypeError(f"{type(self).__name__.lstrip('_').lower()}: the parts are constraints, not {cseq!r:.80}")
+        self.cseq, self.dim = list(cseq), dim
+        super().__init__(
+            "in each part " + ", ".join(part.text for part in self.cseq), None, event_dim,
+            any(part.is_discrete for part in self.cseq),
+        )  # fmt: skip
+
+
+class _Cat(_Parts):
+    """One constraint for each of the parts of `lengths` along `dim`, each of one by default."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
+        super().__init__(cseq, dim, max((part.event_dim for part in cseq), default=0))
+        self.lengths = list(lengths) if lengths is not None else [1] * len(self.cseq)
+        if len(self.lengths) != len(self.cseq):
+            raise ValueError(f"cat: {len(self.cseq)} constraints, {len(self.lengths)} lengths")
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = zip(self.cseq, value.split(self.lengths, self.dim), strict=True)
+        return join([part.check(piece) for part, piece in parts], self.dim)
+
+
+class _Stack(_Parts):
+    """One constraint for each index of `dim`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        most = max((part.event_dim for part in cseq), default=0)
+        super().__init__(cseq, dim, most + 1 if dim + most < 0 else most)
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = zip(self.cseq, value.unbind(self.dim), strict=True)
+        return join_anew([part.check(piece) for part, piece in parts], self.dim)
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """The constraint of a mixture's components for a value of the mixture, which lacks their dim."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        super().__init__(base_constraint.text, None, base_constraint.event_dim, base_constraint.is_discrete)
+        self.base_constraint = base_constraint
+
+    def check(self, value: Tensor) -> Tensor:
+        if value.ndim < self.event_dim:
+            raise ValueError(f"MixtureSameFamilyConstraint: the value has {value.ndim} dims, fewer than an event has")
+        found = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        kept = value.ndim - self.event_dim
+        return found.flatten(kept).all(-1) if found.ndim > kept else found
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
+
+
+class _Dependent(Constraint):
+    """A constraint that depends on other values. A call gives one with what is known about all of them."""
+
+    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+        super().__init__("what depends on other values", None, event_dim, is_discrete)
+
+    def __call__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> _Dependent:
+        return _Dependent(
+            is_discrete=self.is_discrete if is_discrete is None else is_discrete,
+            event_dim=self.event_dim if event_dim is None else event_dim,
+        )
+
+    def check(self, value: Tensor) -> Tensor:
+        raise ValueError("a constraint that depends on other values cannot be checked alone")
+
+
 interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
 greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
 independent, multinomial = _IndependentConstraint, _Multinomial
+cat, stack = _Cat, _Stack
 
 
 def over_dims(constraint: Constraint, count: int) -> Constraint:
@@ -187,7 +264,7 @@ class dependent_property(property):
 
 def is_dependent(constraint: Any) -> bool:
     """Whether a constraint depends on other values: also a class's property that gives it."""
-    return constraint is dependent or isinstance(constraint, property)
+    return isinstance(constraint, (_Dependent, property))
 
 
 def _said(limit: Any) -> str:
@@ -252,4 +329,4 @@ positive_definite = Constraint(
 positive_semidefinite = Constraint(
     "symmetric matrices with no eigenvalue below 0", _is_semidefinite, 2, name="PositiveSemidefinite"
 )
-dependent = Constraint("what depends on other values", lambda x: x == x, name="Dependent")
+dependent = _Dependent()

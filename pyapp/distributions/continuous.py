@@ -9,6 +9,7 @@ from ..engine.ops import erf, erfinv, full_like, rand, randn, where, zeros_like
 from ..engine.tensor import Tensor
 from .constraints import interval, nonnegative, positive, real
 from .distribution import Distribution, as_tensors, inner
+from .exp_family import ExponentialFamily
 
 EULER = 0.57721566490153286060
 
@@ -36,7 +37,7 @@ class _LocationScale(Distribution):
         return (value - self.loc) / self.scale
 
 
-class Normal(_LocationScale):
+class Normal(_LocationScale, ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`."""
 
     @property
@@ -200,7 +201,7 @@ class Gumbel(_LocationScale):
         return self.scale.log() + (1 + EULER)
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The distribution of times between events of a given rate."""
 
     has_rsample = True

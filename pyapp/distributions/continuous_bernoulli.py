@@ -9,10 +9,11 @@ from ..engine.ops import logsigmoid, rand, where
 from ..engine.tensor import Tensor
 from .constraints import unit_interval
 from .discrete import Binary
+from .exp_family import ExponentialFamily
 from .utils import clamp_probs
 
 
-class ContinuousBernoulli(Binary):
+class ContinuousBernoulli(Binary, ExponentialFamily):
     """Numbers x from 0 to 1 with a density in proportion to probs^x (1 - probs)^(1 - x): for decoders of pictures.
     Between `lims`, near 0.5, Taylor series take the place of formulas that divide by 2 probs - 1.
     """

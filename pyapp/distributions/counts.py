@@ -12,6 +12,7 @@ from ..engine.tensor import Tensor
 from .constraints import integer_interval, multinomial, nonnegative, nonnegative_integer, real, simplex, unit_interval
 from .discrete import Bernoulli, Binary, Categorical, one_of
 from .distribution import Distribution, as_tensors, inner
+from .exp_family import ExponentialFamily
 from .gamma import Gamma
 
 
@@ -193,7 +194,7 @@ class Multinomial(Distribution):
         return n * self._categorical.entropy() - lgamma(n + 1) + (per_class.exp() * weights).sum((0, -1))
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """The number of events at a mean rate."""
 
     arg_constraints = {"rate": nonnegative}

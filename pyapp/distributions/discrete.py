@@ -15,6 +15,7 @@ from ..engine.user_errors import describe
 from .constraints import boolean, integer_interval, real, simplex, unit_interval
 from .constraints import one_hot as one_hot_vectors
 from .distribution import Distribution, as_tensors
+from .exp_family import ExponentialFamily
 from .utils import probs_to_logits
 
 
@@ -49,7 +50,7 @@ class Binary(Distribution):
         return probs_to_logits(self._given, is_binary=True)
 
 
-class Bernoulli(Binary):
+class Bernoulli(Binary, ExponentialFamily):
     """1 with the given probability, else 0."""
 
     support = boolean

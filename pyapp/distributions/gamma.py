@@ -15,6 +15,7 @@ from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from .constraints import nonnegative, positive, real, simplex, unit_interval
 from .distribution import Distribution, as_tensors, inner
+from .exp_family import ExponentialFamily
 
 if TYPE_CHECKING:
     import numpy
@@ -107,7 +108,7 @@ def _within(probabilities: Tensor) -> Tensor:
     return probabilities.clamp(limits.tiny, 1 - limits.eps / 2)
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The gamma distribution with a concentration (shape) and a rate."""
 
     has_rsample = True
@@ -164,7 +165,7 @@ class Chi2(Gamma):
         return self.concentration * 2
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """The distribution of vectors (..., K) of probabilities, with concentrations (..., K)."""
 
     has_rsample = True
@@ -206,7 +207,7 @@ class Dirichlet(Distribution):
         return spread - (a.shape[-1] - total) * digamma(total) - ((a - 1) * digamma(a)).sum(-1)
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """The beta distribution of probabilities, with two concentrations."""
 
     has_rsample = True

@@ -10,10 +10,11 @@ from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from .constraints import corr_cholesky, greater_than, lower_cholesky, positive, positive_definite
 from .distribution import Distribution, as_tensors
+from .exp_family import ExponentialFamily
 from .gamma import Beta, Chi2
 
 
-class Wishart(Distribution):
+class Wishart(ExponentialFamily):
     """The sum of `df` squares of normal vectors (Wishart 1928): matrices (..., D, D). `df` is above D - 1; of the
     covariance, its inverse and its lower Cholesky factor (..., D, D) one is given.
     """

@@ -22,7 +22,7 @@ def _open(like: Tensor, shape: Any) -> Tensor:
     return rand(shape, dtype=like.dtype, device=like.device).clamp(limits.eps, 1 - limits.eps)
 
 
-class _LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(Distribution):
     """The logits of RelaxedBernoulli's draws."""
 
     has_rsample = True
@@ -57,7 +57,7 @@ class RelaxedBernoulli(TransformedDistribution):
     support = unit_interval
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        base = _LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
+        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args)
 
     temperature = inner("base_dist.temperature")
@@ -68,7 +68,7 @@ class RelaxedBernoulli(TransformedDistribution):
         return self.base_dist._given_names()
 
 
-class _ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(Distribution):
     """The logarithms of RelaxedOneHotCategorical's draws."""
 
     has_rsample = True
@@ -108,7 +108,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     support = simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        base = _ExpRelaxedCategorical(temperature, probs, logits, validate_args)
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args)
 
     temperature = inner("base_dist.temperature")

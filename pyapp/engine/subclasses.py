@@ -34,7 +34,7 @@ from .thread_local import ThreadLocal
 _PACKAGE = __name__.partition(".")[0]
 _OWN = ("detach", "data")  # of Tensor itself, not of METHODS
 _NEVER = frozenset(  # they give no tensors, or call an op that asks
-    "__init__ __torch_function__ as_subclass numpy tolist item backward register_hook retain_grad".split()
+    "__init__ __torch_function__ as_subclass numpy tolist item backward register_hook retain_grad is_tensor".split()
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from .device import cpu, get_default_device
 from .dtype import as_dtype
 from .memory_format import layout, preserve_format, strided
-from .op import _NUMPY_NAMES, Op, named_first
+from .op import _NUMPY_NAMES, ASK, Op, named_first
 from .out_arguments import into_out
 from .shape import dense_layout, kept_strides
 from .tensor import Tensor, make
@@ -37,12 +37,13 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     usual = tuple((theirs, ours) for theirs, ours in _NUMPY_NAMES if ours in known)
     names = arguments or (("input", "other") if first in FIRST else ())
-    if not usual and not names and also is None:
-        return named(function, name)
+    asks = name not in _UNASKED
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if ASK and asks and (result := ASK[0](call, args, kwargs)) is not NotImplemented:
+                return result
             if kwargs:
                 if "out" in kwargs:
                     return into_out(call, args, kwargs)
@@ -61,9 +62,11 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
 
     call.__name__ = name
     ASKS.add(call.__code__)  # type: ignore[attr-defined]
+    call.asks_classes = True  # type: ignore[attr-defined]
     return call
 
 
+_UNASKED = frozenset(("is_tensor",))  # functions that tell tensors from what acts as one
 _OF_ZEROS = ("zeros", "zeros_like", "empty", "empty_like")  # which may be sparse
 MEMORY_SETTINGS = frozenset(("layout", "memory_format", "pin_memory"))
 
@@ -116,6 +119,7 @@ def as_factory(function: Any) -> Any:
         made = made.to(device=more["device"]) if more.get("device") is not None else placed(made, args)
         return made.requires_grad_() if more.get("requires_grad") else made
 
+    vars(call).pop("asks_classes", None)  # the function within does, which knows fewer settings
     return _in_order(call, function) if function.__name__.endswith("_like") else call
 
 

@@ -88,7 +88,10 @@ class Module(OwnState):
         _buffers: dict[str, Tensor]
         _modules: dict[str, Any]  # None where a module has been, or may be
 
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        """For classes whose own __getattr__ ends here, as in torch. It finds nothing more: the error is that of the
+        attribute, or of the property of that name."""
+        return object.__getattribute__(self, name)
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -589,12 +592,17 @@ class Module(OwnState):
         return self._apply(lambda value: value.to(dtype) if value.dtype.is_floating_point else value)
 
     def cpu(self) -> Self:
-        """to("cpu")."""
-        return self.to("cpu")
+        """Parameters and buffers on the CPU."""
+        return self._on("cpu")
 
     def cuda(self, device: Any = None) -> Self:
-        """to("cuda")."""
-        return self.to("cuda" if device is None else device)
+        """Parameters and buffers on a card, the current one if `device` is None."""
+        return self._on("cuda" if device is None else device)
+
+    def _on(self, device: Any) -> Self:
+        """Not by `to`, which may be a class's own and call these."""
+        place = check_device(device)
+        return self._apply(lambda value: value.to(place))
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """No effect: modules run eagerly. TypeError for the arguments of Keras' compile, which `pyapp.keras` has."""

@@ -1639,6 +1639,7 @@ OP_MODULES: dict[str, str] = {
     "_cached_self_attention": "kv_cache",
     "_cat": "stacking",
     "_channel_norm": "channel_norms",
+    "_cholesky_solve": "linalg.solve",
     "_chosen_eigenpairs": "linalg.lobpcg",
     "_clamp": "elementwise.limits",
     "_convolution": "conv",
