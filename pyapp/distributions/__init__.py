@@ -10,7 +10,7 @@ from . import constraints as constraints
 from . import kl as kl
 from . import transforms as transforms
 from . import utils as utils
-from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform
+from .continuous import Cauchy, Exponential, Gumbel, Laplace, Normal, Uniform
 from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Binomial, Geometric, Multinomial, NegativeBinomial, Poisson
 from .discrete import Bernoulli, Categorical, OneHotCategorical
@@ -43,7 +43,7 @@ from .relaxed import (
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
 )
-from .transformed import LogisticNormal, TransformedDistribution
+from .transformed import LogisticNormal, LogNormal, TransformedDistribution
 from .transforms import (
     AbsTransform,
     AffineTransform,
@@ -73,7 +73,8 @@ from .von_mises import VonMises
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",
     "ComposeTransform", "ContinuousBernoulli", "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet",
-    "Distribution", "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric",
+    "Distribution", "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto",
+    "Geometric",
     "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy",
     "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform",
     "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",

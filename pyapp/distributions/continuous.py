@@ -67,47 +67,6 @@ class Normal(_LocationScale, ExponentialFamily):
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
 
 
-class LogNormal(Normal):
-    """The distribution of exp(x) for normal x."""
-
-    support = positive
-
-    @property
-    def mean(self) -> Tensor:
-        return (self.loc + self.scale.square() / 2).exp()
-
-    @property
-    def mode(self) -> Tensor:
-        return (self.loc - self.scale.square()).exp()
-
-    @property
-    def variance(self) -> Tensor:
-        squared = self.scale.square()
-        return squared.expm1() * (2 * self.loc + squared).exp()
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.variance.sqrt()
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return super().rsample(sample_shape).exp()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        logarithm = value.log()
-        return Normal(self.loc, self.scale, validate_args=False).log_prob(logarithm) - logarithm
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 0.5 * (1 + erf(self._standard(value.log()) / math.sqrt(2)))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return super().icdf(value).exp()
-
-    def entropy(self) -> Tensor:
-        return super().entropy() + self.loc
-
-
 class Laplace(_LocationScale):
     """Two exponential distributions back to back."""
 

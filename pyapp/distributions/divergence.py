@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ..engine.ops import arange, digamma, lgamma, mvlgamma, solve_triangular, where
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
-from .continuous import EULER, Exponential, Laplace, LogNormal, Normal, Uniform
+from .continuous import EULER, Exponential, Laplace, Normal, Uniform
 from .counts import Geometric, Poisson
 from .discrete import Bernoulli, Categorical, OneHotCategorical
 from .distribution import Distribution, Independent
@@ -19,7 +19,7 @@ from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
 from .of_matrices import Wishart
 from .of_positive_numbers import HalfCauchy, HalfNormal, InverseGamma, Weibull
-from .transformed import TransformedDistribution
+from .transformed import LogNormal, TransformedDistribution
 from .transforms import sum_last
 
 
@@ -75,7 +75,7 @@ def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
 
 
 def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
-    return _normal(p._base, q._base)
+    return _normal(cast(Normal, p.base_dist), cast(Normal, q.base_dist))
 
 
 def _categorical(p: Categorical, q: Categorical) -> Tensor:
@@ -114,7 +114,7 @@ _KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
     Exponential: _exponential, Gamma: _gamma, Geometric: _geometric, HalfNormal: _half_normal,
     Laplace: _laplace, LogNormal: _normal, MultivariateNormal: _multivariate, Normal: _normal,
     OneHotCategorical: _categorical, Poisson: _poisson, Uniform: _uniform, Weibull: _weibull, Wishart: _wishart,
-    HalfCauchy: lambda p, q: kl_divergence(p._base, q._base),  # both numbers have the same two signs
+    HalfCauchy: lambda p, q: kl_divergence(p.base_dist, q.base_dist),  # both numbers have the same two signs
     InverseGamma: _gamma,  # of the same numbers' reciprocals
 }  # fmt: skip
 
@@ -149,7 +149,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
         return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
     kind = next((kind for kind in type(p).__mro__ if kind in _KINDS), None)
     found = _KINDS[kind] if kind is not None and kind in type(q).__mro__ else None
-    if found is not None and isinstance(p, LogNormal) == isinstance(q, LogNormal):
+    if found is not None:
         return found(p, q)
     if isinstance(p, TransformedDistribution) and isinstance(q, TransformedDistribution):
         if p.transforms != q.transforms or p.event_shape != q.event_shape:

@@ -9,7 +9,7 @@ from typing import Any
 from ..engine.ops import digamma, erf, full, lgamma, where
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
-from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform
+from .continuous import Cauchy, Exponential, Gumbel, Laplace, Normal, Uniform
 from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Binomial, Poisson
 from .discrete import Bernoulli
@@ -152,7 +152,7 @@ def divergence_of_kinds(p: Distribution, q: Distribution) -> Tensor:
     if isinstance(p, Cauchy) and isinstance(q, Cauchy):
         return ((p.scale + q.scale).square() + (p.loc - q.loc).square()).log() - (4 * p.scale * q.scale).log()
     own, other, density = _kind(p, _RANGES), _kind(q, _RANGES), _kind(q, _DENSITIES)
-    if own is None or other is None or isinstance(p, LogNormal) or isinstance(q, LogNormal):
+    if own is None or other is None:
         return _of_counts(p, q)
     (low, high), (least, most) = own(p), other(q)
     like = p.mean + q.mean

@@ -11,6 +11,8 @@ from .constraints import Constraint, greater_than_eq, interval, nonnegative, pos
 from .continuous import EULER, Cauchy, Normal, _uniform
 from .distribution import Distribution, as_tensors, inner
 from .gamma import Gamma
+from .transformed import TransformedDistribution
+from .transforms import AbsTransform, PowerTransform
 
 
 class Weibull(Distribution):
@@ -105,41 +107,35 @@ class Pareto(Distribution):
         return (self.scale / self.alpha).log() + 1 + self.alpha.reciprocal()
 
 
-class _Half(Distribution):
-    """The absolute value of a number around 0, whose distribution is `_base`."""
+class _Half(TransformedDistribution):
+    """The absolute value of a number around 0."""
 
-    has_rsample = True
     arg_constraints = {"scale": positive}
     support = nonnegative
     _kind: type[Normal] | type[Cauchy]  # of the number
-    _base: Any
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self._base = self._kind(0.0, scale, validate_args)
-        super().__init__(self._base.batch_shape, validate_args=validate_args)
+        super().__init__(self._kind(0.0, scale, validate_args), AbsTransform(), validate_args)
 
-    scale = inner("_base.scale")
+    scale = inner("base_dist.scale")
 
     @property
     def mode(self) -> Tensor:
         return zeros_like(self.scale)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._base.rsample(sample_shape).abs()
-
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return where(value >= 0, self._base.log_prob(value) + math.log(2), -math.inf)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return 2 * self._base.cdf(value) - 1
+        return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._base.icdf((value + 1) / 2)
+        return self.base_dist.icdf((value + 1) / 2)
 
     def entropy(self) -> Tensor:
-        return self._base.entropy() - math.log(2)
+        return self.base_dist.entropy() - math.log(2)
 
 
 class HalfNormal(_Half):
@@ -165,19 +161,17 @@ class HalfCauchy(_Half):
     def mean(self) -> Tensor:
         return self.scale * math.inf
 
-    variance = inner("_base.variance")
+    variance = inner("base_dist.variance")
 
 
-class InverseGamma(Distribution):
+class InverseGamma(TransformedDistribution):
     """The reciprocals of numbers of a Gamma distribution."""
 
-    has_rsample = True
     arg_constraints = {"concentration": positive, "rate": positive}
     support = positive
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self.base_dist = Gamma(concentration, rate, validate_args)
-        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
+        super().__init__(Gamma(concentration, rate, validate_args), PowerTransform(-1.0), validate_args)
 
     concentration = inner("base_dist.concentration")
     rate = inner("base_dist.rate")
@@ -194,9 +188,6 @@ class InverseGamma(Distribution):
     def variance(self) -> Tensor:
         a = self.concentration
         return where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape).reciprocal()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

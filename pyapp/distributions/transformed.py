@@ -9,7 +9,7 @@ from ..engine.tensor import Tensor
 from .constraints import over_dims, positive, real, simplex
 from .continuous import Normal
 from .distribution import Distribution, Independent, as_tensors, inner
-from .transforms import ComposeTransform, StickBreakingTransform, Transform, sum_last
+from .transforms import ComposeTransform, ExpTransform, StickBreakingTransform, Transform, sum_last
 
 
 class TransformedDistribution(Distribution):
@@ -91,3 +91,32 @@ class LogisticNormal(TransformedDistribution):
 
     loc = inner("_normal.loc")
     scale = inner("_normal.scale")
+
+
+class LogNormal(TransformedDistribution):
+    """The distribution of exp(x) for normal x."""
+
+    arg_constraints = {"loc": real, "scale": positive}
+    support = positive
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    loc = inner("base_dist.loc")
+    scale = inner("base_dist.scale")
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.loc + self.scale.square() / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        squared = self.scale.square()
+        return squared.expm1() * (2 * self.loc + squared).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
