@@ -158,6 +158,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     with autograd.enable_grad():
         result = func(*inputs.value)
     value, aux = result if has_aux else (result, None)
+    _require_gradients("vjp", value)
 
     def pull(*cotangents: Any) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
@@ -166,6 +167,13 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     shown = inputs.finish(value)
     return (shown, pull, inputs.finish(aux)) if has_aux else (shown, pull)
+
+
+def _require_gradients(name: str, value: Any) -> None:
+    """RuntimeError for results without gradients: integers and bools."""
+    for y in tree_leaves(value):
+        if isinstance(y, Tensor) and not y.dtype.has_gradient:
+            raise RuntimeError(f"{name}: All outputs of f must be floating-point or complex Tensors, got {describe(y)}")
 
 
 class _Forward:
@@ -181,8 +189,9 @@ class _Forward:
             self.value: Any = result[0] if has_aux else result
             self.aux: Any = result[1] if has_aux else None
             self.outputs = tree_leaves(self.value)
-            self.weights = [zeros_like(y).requires_grad_() for y in self.outputs]
-            self.found = _vjp(self.outputs, self.inputs.tensors, self.weights)
+            self.moving = [y for y in self.outputs if y.dtype.has_gradient]  # not integers and bools
+            self.weights = [zeros_like(y).requires_grad_() for y in self.moving]
+            self.found = _vjp(self.moving, self.inputs.tensors, self.weights)
 
     def require_dependence(self) -> None:
         """RuntimeError where an output depends on no input."""
@@ -196,7 +205,7 @@ class _Forward:
         shapes, ours = [getattr(t, "shape", None) for t in given], [x.shape for x in self.inputs.tensors]
         if shapes != ours:
             raise RuntimeError(f"{self.name}: the tangents have the shapes {shapes}, the primals {ours}")
-        moved = [zeros_like(y) for y in self.outputs]
+        moved = {id(y): zeros_like(y) for y in self.outputs}
         with autograd.enable_grad():
             pairs = [(g, t) for g, t in zip(self.found, given, strict=True) if g._requires_grad]
             if pairs:
@@ -204,9 +213,9 @@ class _Forward:
                 further: Any = autograd.grad(
                     ways, self.weights, by, retain_graph=True, create_graph=True, materialize_grads=True
                 )
-                moved = list(further)
+                moved.update(zip(map(id, self.moving), further, strict=True))
         self.inputs._own.update(id(w) for w in self.weights)
-        return self.inputs.finish(_like(self.value, iter(moved)))
+        return self.inputs.finish(_like(self.value, iter([moved[id(y)] for y in self.outputs])))
 
 
 def jvp(
@@ -236,17 +245,25 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
     shapes of both, one after the other. One backward pass for each element of the outputs. All are real.
     """
 
+    return _jacobian("jacrev", func, argnums, has_aux)
+
+
+def _jacobian(name: str, func: Function, argnums: int | tuple[int, ...], has_aux: bool) -> Function:
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        every, chosen = _picked(argnums, args, "jacrev")
-        inputs = _Inputs(chosen, "jacrev")
+        every, chosen = _picked(argnums, args, name)
+        inputs = _Inputs(chosen, name)
         result = _call(func, args, kwargs, every, inputs.value, isinstance(argnums, int))
         value, aux = result if has_aux else (result, None)
+        if name == "jacrev":
+            _require_gradients(name, value)
         for y in (*inputs.tensors, *tree_leaves(value)):
             if isinstance(y, Tensor) and y.dtype.is_complex:
-                raise RuntimeError(f"jacrev: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
+                raise RuntimeError(f"{name}: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
 
         def rows(y: Tensor) -> Any:
+            if not y.dtype.has_gradient:
+                return _like(chosen, iter([y.new_zeros((*y.shape, *x.shape)) for x in inputs.tensors]))
             parts = _rows_of_jacobian(y, inputs)
             shaped = [p.reshape((*y.shape, *x.shape)) for p, x in zip(parts, inputs.tensors, strict=True)]
             return _like(chosen, iter(shaped))
@@ -301,8 +318,8 @@ def _unit(like: Tensor, i: int) -> Tensor:
 
 
 def jacfwd(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, **_: Any) -> Function:
-    """The Jacobian, as jacrev: there is no forward mode."""
-    return jacrev(func, argnums, has_aux=has_aux)
+    """The Jacobian, computed as jacrev does: there is no forward mode. That of integers and bools is 0."""
+    return _jacobian("jacfwd", func, argnums, has_aux)
 
 
 def hessian(func: Function, argnums: int | tuple[int, ...] = 0) -> Function:
@@ -453,6 +470,20 @@ def _arranged(like: Any, rows: list[Tensor], out_dims: Any) -> Any:
 # -- modules as functions
 
 
+def functionalize(func: Function, *, remove: str = "mutations") -> Function:
+    """`func` itself: torch's turns writes in place into ops with new results, for tracers that know no writes; here
+    they are recorded as they are. `remove`: "mutations" or "mutations_and_views", as in torch.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize: remove is 'mutations' or 'mutations_and_views', not {remove!r:.40}")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return wrapped
+
+
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Has every batch normalisation in `root` normalise by the batch and keep no averages, so that it writes no buffer
     inside `vmap` and functional_call. In place; returns `root`.
@@ -480,7 +511,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 __top_level__ = ["vmap"]

@@ -1,0 +1,114 @@
+"""Calls in which pyapp once differed from torch in random programs: writes in place through views, functions of
+functions, linear algebra, losses. Each case is `function(P)` for P = pyapp or torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .cases_samples import ramp
+
+
+def written(P: Any, write: Any, *shape: int, order: tuple[int, ...] = ()) -> Any:
+    """A tensor after `write(tensor, leaf)`, whether it requires a gradient, and the leaf's gradient."""
+    leaf = ramp(P, *shape).requires_grad_()
+    y = (leaf * 2).permute(order).clone() if order else leaf * 2
+    given = write(y, leaf)
+    (y * y * ramp(P, *y.shape)).sum().backward()
+    return y, y.requires_grad, leaf.grad, *(() if given is None else (given,))
+
+
+def windows(y: Any, leaf: Any) -> Any:
+    parts = y.unfold(0, 2, 3)
+    parts[0] = leaf[:2].flip(0)
+    parts.mul_(3)
+    return parts
+
+
+def inner_part(y: Any, leaf: Any) -> Any:
+    """A part of the memory, taken of a view that begins later."""
+    part = y[1:].as_strided((2, 2), (2, 1))
+    whole = y.view(-1)
+    part.mul_(leaf[0])
+    return part * whole[2]
+
+
+def compared_part(y: Any, leaf: Any) -> Any:
+    y[1:].ge_(1)
+    return y[:2]
+
+
+def real(P: Any, *tensors: Any) -> Any:
+    return tuple(P.view_as_real(x) for x in tensors)
+
+
+def sum_of_logarithms(P: Any) -> Any:
+    a = P.view_as_complex(ramp(P, 4, 2) * 0.3).requires_grad_()
+    y = P.logaddexp(a, P.view_as_complex(ramp(P, 4, 2).flip(0) * 0.2))
+    y.abs().sum().backward()
+    return real(P, y.detach(), a.grad)
+
+
+def detached(P: Any, function: Any) -> Any:
+    y = function(P.ones(2, 3, requires_grad=True))
+    y.detach_().add_(1)
+    return y, y.requires_grad
+
+
+def held(P: Any) -> Any:
+    whole = ramp(P, 4).requires_grad_() * 2
+    whole[1:].detach_()
+    return whole
+
+
+def without_the_product(P: Any, name: str, *shapes: tuple[int, ...]) -> Any:
+    x, a, b = (ramp(P, *shape) for shape in shapes)
+    return getattr(P, name)(x, a.fill_(float("nan")), b, beta=0.5, alpha=0)
+
+
+def transforms_of_classes(P: Any) -> Any:
+    """Functions that give integers and bools beside floats."""
+
+    def both(x: Any) -> Any:
+        return x.argmax(-1), x * x, x > 0
+
+    x = ramp(P, 2, 3)
+    return (*P.func.jvp(both, (x,), (x + 1,))[1], *P.func.jacfwd(both)(x), *P.func.linearize(both, x)[1](x + 2))
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "a comparison in place": lambda P: written(P, lambda y, _: y.lt_(2).sum(), 5),
+    "a comparison of a part": lambda P: written(P, compared_part, 4),
+    "logical ops in place": lambda P: written(P, lambda y, leaf: y.logical_and_(leaf).logical_not_()[0], 5),
+    "a write through windows": lambda P: written(P, windows, 8),
+    "a write through overlapping memory": lambda P: written(P, lambda y, _: y.t()[1:].unfold(0, 1, 1).zero_(), 3, 2),
+    "a write through a part of the memory": lambda P: written(P, inner_part, 6),
+    "the same of a turned matrix": lambda P: written(
+        P, lambda y, leaf: y.as_strided((2, 2), (3, 1), 1).copy_(leaf[:2, :2]), 3, 4, order=(1, 0)
+    ),
+    "scattered in the memory of a turned matrix": lambda P: ramp(P, 3, 4).t().as_strided_scatter(
+        ramp(P, 2, 2), (2, 2), (4, 1), 1
+    ),
+    "detached results of rolls": lambda P: detached(P, lambda x: P.roll(x, 1)),
+    "detached windows": lambda P: detached(P, lambda x: P.nn.functional.unfold(x[None, None], (1, 1))),
+    "a detached view": held,
+    "a product that does not count": lambda P: without_the_product(P, "addmm", (2, 2), (2, 3), (3, 2)),
+    "the same of a vector": lambda P: without_the_product(P, "addmv", (2,), (2, 3), (3,)),
+    "the same of batches": lambda P: without_the_product(P, "baddbmm", (1, 2, 2), (1, 2, 3), (1, 3, 2)),
+    "the same summed": lambda P: without_the_product(P, "addbmm", (2, 2), (2, 2, 3), (2, 3, 2)),
+    "one class of one example": lambda P: (
+        P.nn.functional.cross_entropy(ramp(P, 3), P.tensor([1])),
+        P.nn.functional.cross_entropy(ramp(P, 3), P.tensor([1]), weight=P.arange(3.0), reduction="none"),
+        P.nn.functional.nll_loss(ramp(P, 3), P.tensor([2]), reduction="sum"),
+    ),
+    "two classes of one example": lambda P: P.nn.functional.nll_loss(ramp(P, 3), P.tensor([1, 2])),
+    "logarithms of complex sums": sum_of_logarithms,
+    "logarithms of sums of integers": lambda P: P.logaddexp(P.tensor([1]), P.tensor([2])),
+    "factors of complex nothing": lambda P: real(P, *P.linalg.lu(P.ones(0, 2, 3, dtype=P.complex64))),
+    "pivots of complex nothing": lambda P: P.linalg.lu_factor(P.ones(2, 0, 3, dtype=P.complex64))[1],
+    "transforms of classes": transforms_of_classes,
+    "rows of classes": lambda P: P.func.jacrev(lambda x: x.argmax(-1))(ramp(P, 2, 3)),
+    "gradients of classes": lambda P: P.func.vjp(lambda x: (x, x > 0), ramp(P, 3)),
+    "without writes": lambda P: P.func.functionalize(lambda x: (x * 1).add_(2))(ramp(P, 3)),
+}  # fmt: skip
