@@ -77,6 +77,32 @@ def transforms_of_classes(P: Any) -> Any:
     return (*P.func.jvp(both, (x,), (x + 1,))[1], *P.func.jacfwd(both)(x), *P.func.linearize(both, x)[1](x + 2))
 
 
+def learnt_slopes(P: Any, order: bool = False) -> Any:
+    """The Jacobians of a learnt network at seven places, and their gradients; with `order` those of the gradients."""
+    net = P.nn.Sequential(P.nn.Linear(3, 4), P.nn.Tanh(), P.nn.Linear(4, 2))
+    for each in net.parameters():
+        each.data.copy_(ramp(P, *each.shape) * 0.1)
+    x = (ramp(P, 3, 7) * 0.2).requires_grad_()
+    slopes = P.func.vmap(P.func.jacrev(net), in_dims=1, out_dims=-1)(x)
+    leaves = [*net.parameters()][:3] + [x]
+    found = P.autograd.grad((slopes**2).sum(), leaves, create_graph=order)
+    return found if order is False else P.autograd.grad(sum((g**2).sum() for g in found), leaves)
+
+
+def slopes_of_a_loss(P: Any) -> Any:
+    """The gradients of a mean over the examples, at weights that are given."""
+    net = P.nn.Linear(3, 2)
+    weights = {"weight": ramp(P, 2, 3) * 0.3, "bias": ramp(P, 2)}
+    times = P.tensor([1.0, 2.0, 0.5, 1.0, 1.0, 3.0, 2.0])
+
+    def loss(weights: Any, x: Any) -> Any:
+        one = P.func.vmap(lambda row, by: P.func.functional_call(net, weights, (row,)).sin() * by)
+        return one(x, times).mean()
+
+    found = P.func.grad(loss, argnums=(0, 1))(weights, ramp(P, 7, 3) * 0.1)
+    return found[0]["weight"], found[0]["bias"], found[1]
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "a comparison in place": lambda P: written(P, lambda y, _: y.lt_(2).sum(), 5),
     "a comparison of a part": lambda P: written(P, compared_part, 4),
@@ -110,5 +136,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "transforms of classes": transforms_of_classes,
     "rows of classes": lambda P: P.func.jacrev(lambda x: x.argmax(-1))(ramp(P, 2, 3)),
     "gradients of classes": lambda P: P.func.vjp(lambda x: (x, x > 0), ramp(P, 3)),
+    "gradients of learnt slopes": learnt_slopes,
+    "their gradients": lambda P: learnt_slopes(P, True),
+    "gradients of a loss of examples": slopes_of_a_loss,
     "without writes": lambda P: P.func.functionalize(lambda x: (x * 1).add_(2))(ramp(P, 3)),
 }  # fmt: skip

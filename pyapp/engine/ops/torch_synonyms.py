@@ -36,6 +36,7 @@ def _is_held(view: Tensor) -> bool:
     """Whether the tensor of which this one is a view is known to others than views and nodes. Some results are views of
     what an op has made for them alone.
     """
+    assert view.view_of is not None
     owner = view.view_of[2]
     known = [each for each in gc.get_referrers(owner) if type(each) is tuple]
     return sys.getrefcount(owner) - sum(part is owner for each in known for part in each) > 2
