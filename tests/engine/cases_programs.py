@@ -103,6 +103,35 @@ def slopes_of_a_loss(P: Any) -> Any:
     return found[0]["weight"], found[0]["bias"], found[1]
 
 
+def orthonormal(P: Any, way: str, *shape: int, complex: bool = False) -> Any:
+    """A matrix that a map of the parameter alone keeps orthonormal, a value assigned to it, and its gradient."""
+    layer = P.nn.Module()
+    value = ramp(P, *shape, dtype="float64") * 0.3 + P.eye(*shape, dtype=P.float64)
+    layer.weight = P.nn.Parameter(P.complex(value, value.flip(0)) if complex else value)
+    P.nn.utils.parametrizations.orthogonal(layer, "weight", way, use_trivialization=False)
+    if way == "householder":
+        layer.weight = layer.weight.detach() * 1
+    found = P.view_as_real(layer.weight) if complex else layer.weight
+    (found * ramp(P, *found.shape)).sum().backward()
+    gradient = layer.parametrizations.weight.original.grad
+    return found, P.view_as_real(gradient) if complex else gradient, sorted(layer.state_dict())
+
+
+def clipped_by_count(P: Any) -> Any:
+    parameters = [P.nn.Parameter(P.zeros(2)) for _ in range(3)]
+    for each, gradient in zip(parameters, ([3.0, 4.0], [0.0, 0.0], [0.0, -1.0]), strict=True):
+        each.grad = P.tensor(gradient)
+    return P.nn.utils.clip_grad_norm_(parameters, 1.0, norm_type=0), *(each.grad for each in parameters)
+
+
+def masks(P: Any) -> Any:
+    """Of one pruning and the next one: the first one stays as it was."""
+    layer, prune = P.nn.Linear(3, 4), P.nn.utils.prune
+    layer.weight.data.copy_(ramp(P, 4, 3) + P.arange(12.0).reshape(4, 3) * 0.01)
+    first = prune.l1_unstructured(layer, "weight", 3).weight_mask
+    return first, prune.l1_unstructured(layer, "weight", 4).weight_mask
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "a comparison in place": lambda P: written(P, lambda y, _: y.lt_(2).sum(), 5),
     "a comparison of a part": lambda P: written(P, compared_part, 4),
@@ -139,5 +168,19 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "gradients of learnt slopes": learnt_slopes,
     "their gradients": lambda P: learnt_slopes(P, True),
     "gradients of a loss of examples": slopes_of_a_loss,
+    "reflections alone": lambda P: orthonormal(P, "householder", 4, 3),
+    "reflections of a wide matrix": lambda P: orthonormal(P, "householder", 2, 3),
+    "rotations alone": lambda P: orthonormal(P, "cayley", 3, 2),
+    "complex rotations": lambda P: orthonormal(P, "cayley", 3, 3, complex=True),
+    "complex exponentials": lambda P: orthonormal(P, "matrix_exp", 3, 2, complex=True),
+    "gradients clipped by their number": clipped_by_count,
+    "masks of two prunings": masks,
+    "a mode in a corner": lambda P: (
+        P.distributions.Dirichlet(P.tensor([[0.2, 0.5, 0.9], [0.5, 2.0, 3.0]])).mode,
+        P.distributions.Beta(P.tensor([0.5, 2.0]), P.tensor([0.7, 1.5])).mode,
+    ),
+    "transforms in a row": lambda P: repr(
+        P.distributions.ComposeTransform([P.distributions.ExpTransform(), P.distributions.AffineTransform(0.0, 2.0)])
+    ),
     "without writes": lambda P: P.func.functionalize(lambda x: (x * 1).add_(2))(ramp(P, 3)),
 }  # fmt: skip
