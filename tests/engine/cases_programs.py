@@ -132,6 +132,16 @@ def masks(P: Any) -> Any:
     return first, prune.l1_unstructured(layer, "weight", 4).weight_mask
 
 
+def order(P: Any, *results: Any) -> Any:
+    """Tensors and their strides."""
+    return tuple((x, x.stride()) for x in results)
+
+
+def turned(P: Any, *shape: int) -> Any:
+    """A tensor whose last dim is the outermost in memory."""
+    return ramp(P, shape[-1], *shape[:-1]).movedim(0, -1)
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "a comparison in place": lambda P: written(P, lambda y, _: y.lt_(2).sum(), 5),
     "a comparison of a part": lambda P: written(P, compared_part, 4),
@@ -181,6 +191,24 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     ),
     "transforms in a row": lambda P: repr(
         P.distributions.ComposeTransform([P.distributions.ExpTransform(), P.distributions.AffineTransform(0.0, 2.0)])
+    ),
+    "the order of sums of products": lambda P: order(
+        P,
+        P.einsum("ij,jk->ki", ramp(P, 2, 3), ramp(P, 3, 4)),
+        P.einsum("bij,bjk->kbi", ramp(P, 2, 3, 4), ramp(P, 2, 4, 5)),
+        P.einsum("abj,jc->bac", ramp(P, 2, 3, 4), ramp(P, 4, 5)),
+        P.einsum("...ij,...kj->...ki", ramp(P, 2, 3, 4), ramp(P, 5, 4)),
+        P.einsum("bij->jb", ramp(P, 2, 3, 4)),
+        P.einsum("i,j->ji", ramp(P, 2), ramp(P, 3)),
+        P.einsum("zaj,zjcd->zcda", ramp(P, 2, 3, 4), ramp(P, 2, 4, 5, 3)),
+    ),
+    "the order of turned tensors": lambda P: order(
+        P,
+        P.renorm(turned(P, 3, 4), 2, 0, 1.0),
+        P.nn.functional.interpolate(turned(P, 2, 3, 4), scale_factor=2, mode="linear"),
+        P.nn.functional.interpolate(ramp(P, 2, 3, 4, 5).transpose(2, 3), scale_factor=2, mode="bicubic"),
+        P.nn.functional.interpolate(ramp(P, 2, 4, 5, 3).permute(0, 3, 1, 2), size=(3, 7), mode="bilinear"),
+        turned(P, 2, 3, 4).double() @ turned(P, 2, 3, 4).double().mT,
     ),
     "without writes": lambda P: P.func.functionalize(lambda x: (x * 1).add_(2))(ramp(P, 3)),
 }  # fmt: skip

@@ -113,7 +113,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     if kind.is_complex and IN_BROWSER:  # where NumPy has no BLAS
         return parts_of("matmul")(a, b)  # type: ignore[misc]
     compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
-    return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
+    return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute), order="C"), kind)
 
 
 matmul.reads = read_crosswise
