@@ -139,6 +139,8 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     """Writes `compute(previous value of x)` into x, and x gets its gradient. `copy`: compute saves its argument."""
     refuse_capture(name)
     _check(x, name)
+    if x.view_of is not None and x.view_of[0].reads_layout:
+        _derive(x)
     result = compute(_previous(x, copy))
     _check_result(x, name, result)
     result = result if result.dtype is x.dtype else result.to(x.dtype)
@@ -165,9 +167,17 @@ def derive_views(owner: Tensor) -> None:
         view = reference()
         if view is None or view.view_of is None:
             continue
-        op, args, _ = view.view_of
-        view._requires_grad = args[0]._requires_grad
-        view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
+        _derive(view)
+
+
+def _derive(view: Tensor) -> None:
+    """Gives a view the node of its base. as_strided counts from the start of the memory, so its base is the owner."""
+    assert view.view_of is not None
+    op, args, owner = view.view_of
+    if op.reads_layout and _fills_memory(owner):
+        args = (owner, *args[1:])
+    view._requires_grad = args[0]._requires_grad
+    view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
 
 
 def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) -> None:

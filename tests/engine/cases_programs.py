@@ -34,6 +34,15 @@ def inner_part(y: Any, leaf: Any) -> Any:
     return part * whole[2]
 
 
+def part_of_elsewhere(y: Any, leaf: Any) -> Any:
+    """A part of the memory outside of the view that it is taken of."""
+    row = y.t()[1:]
+    row.add_(1)
+    part = row.t().as_strided((2, 3), (3, 1), 0)
+    part.mul_(leaf[0, 1])
+    return part * row[0, 0]
+
+
 def compared_part(y: Any, leaf: Any) -> Any:
     y[1:].ge_(1)
     return y[:2]
@@ -152,6 +161,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "the same of a turned matrix": lambda P: written(
         P, lambda y, leaf: y.as_strided((2, 2), (3, 1), 1).copy_(leaf[:2, :2]), 3, 4, order=(1, 0)
     ),
+    "a write elsewhere in the memory": lambda P: written(P, part_of_elsewhere, 3, 3),
     "scattered in the memory of a turned matrix": lambda P: ramp(P, 3, 4).t().as_strided_scatter(
         ramp(P, 2, 2), (2, 2), (4, 1), 1
     ),
