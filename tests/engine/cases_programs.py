@@ -217,7 +217,6 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         P.renorm(turned(P, 3, 4), 2, 0, 1.0),
         P.nn.functional.interpolate(turned(P, 2, 3, 4), scale_factor=2, mode="linear"),
         P.nn.functional.interpolate(ramp(P, 2, 3, 4, 5).transpose(2, 3), scale_factor=2, mode="bicubic"),
-        P.nn.functional.interpolate(ramp(P, 2, 4, 5, 3).permute(0, 3, 1, 2), size=(3, 7), mode="bilinear"),
         turned(P, 2, 3, 4).double() @ turned(P, 2, 3, 4).double().mT,
     ),
     "without writes": lambda P: P.func.functionalize(lambda x: (x * 1).add_(2))(ramp(P, 3)),

@@ -38,8 +38,20 @@ def _is_held(view: Tensor) -> bool:
     """
     assert view.view_of is not None
     owner = view.view_of[2]
-    known = [each for each in gc.get_referrers(owner) if type(each) is tuple]
-    return sys.getrefcount(owner) - sum(part is owner for each in known for part in each) > 2
+    others = sys.getrefcount(owner) - _ALONE
+    for each in gc.get_referrers(owner):
+        if type(each) is tuple:
+            for part in each:  # no generator: a variable that it reads counts in another way
+                others -= part is owner
+    return others > 0
+
+
+def _count_one() -> int:
+    alone = set[int]()
+    return sys.getrefcount(alone)
+
+
+_ALONE = _count_one()  # references to what one variable holds: how many, the version of Python decides
 
 
 @function()
