@@ -392,13 +392,14 @@ def vmap(
         made = [example(0)]
         if count >= _FROM and randomness == "error" and _may_be_recorded(pairs, versions, made[0]):
             examples = Examples(lambda given: tree_leaves(func(*_like(args, iter(given)), **kwargs)), pairs, count)
-            edges = examples.learnt(tree_leaves(made[0]), start)
+            results = tree_leaves(made[0])
+            edges = examples.learnt(results, start) if any(x._requires_grad for x in results) else []
             if edges is not None:
                 others = _of_the_others(lambda given: func(*_like(args, given), **kwargs), examples, edges)
                 if others.rows is not None:
-                    rows = [*map(_with_first, others.rows, tree_leaves(made[0]))]
+                    rows = [*map(_with_first, others.rows, results)]
                     if edges:
-                        needs = [x._requires_grad for x in tree_leaves(made[0])]
+                        needs = [x._requires_grad for x in results]
                         rows = differentiable(examples, edges, rows, needs, again)
                     return _arranged(made[0], rows, out_dims)
                 made += others.made

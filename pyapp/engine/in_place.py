@@ -17,7 +17,7 @@ from weakref import ref
 from .autocast import REGIONS
 from .autograd import STATE, Described, Node, enable_grad, no_grad
 from .launch import MissingKernel, refuse_capture
-from .op import Op, claim_in_place_of, op
+from .op import OPS, Op, claim_in_place_of, op
 from .operands import at_home
 from .shape import is_packed
 from .tensor import Tensor, make
@@ -79,6 +79,11 @@ def _check(x: Tensor, name: str) -> None:
 def _fills_memory(x: Tensor) -> bool:
     """Whether a tensor's elements lie one after the other from the start of its memory, in any order of the dims."""
     return x.offset == 0 and is_packed(x.shape, x.strides)
+
+
+def _is_one_of_repeated(x: Tensor, owner: Tensor) -> bool:
+    """Whether a view of an expanded tensor shows no element of the owner twice, which lies in memory without gaps."""
+    return _fills_memory(owner) and _has_no_overlap(x) and owner.dtype is x.dtype
 
 
 def _copy_in_order(x: Tensor, like: Tensor) -> Tensor:
@@ -147,6 +152,10 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     owner, found = x, result
     while owner.view_of is not None:
         op, args, whole = owner.view_of
+        if op.name == "_expand" and owner.numel() > args[0].numel() and _is_one_of_repeated(x, whole):
+            place = x.shape, x.strides, x.offset
+            owner, found = whole, _put_view(_previous(whole, False), result, OPS["_as_strided"], place)
+            break
         owner = whole if op.reads_layout else args[0]  # as_strided counts from the start of the memory
         found = _put_view(_previous(owner, False), found, op, tuple(args[1:]))
     with no_grad():

@@ -162,6 +162,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         P, lambda y, leaf: y.as_strided((2, 2), (3, 1), 1).copy_(leaf[:2, :2]), 3, 4, order=(1, 0)
     ),
     "a write elsewhere in the memory": lambda P: written(P, part_of_elsewhere, 3, 3),
+    "a write to one of repeated rows": lambda P: written(
+        P, lambda y, leaf: y.expand(2, 3, 3)[0].t()[1:].mul_(leaf[1]).add_(leaf[0, 0]), 3, 3
+    ),
     "scattered in the memory of a turned matrix": lambda P: ramp(P, 3, 4).t().as_strided_scatter(
         ramp(P, 2, 2), (2, 2), (4, 1), 1
     ),
