@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from .autocast import REGIONS
 from .autograd import Described, Edge, Node, edge_of, enable_grad, gradients_at
 from .autograd_function import output_of
+from .device import cpu
 from .grad_mode import WATCHERS
 from .launch import Recorder, capture_or_run
 from .lazy import np
@@ -38,7 +39,8 @@ class Examples(NamedTuple):
 
     def learnt(self, results: Sequence[Any], start: int) -> list[Edge] | None:
         """What the first example's results depend on, whose first node has the serial number `start`. None where a
-        backward pass could not find it, or its kernels take so long that they should not run twice."""
+        backward pass could not find it, on other devices, whose kernels are not run for many, and where the kernels
+        take so long that they should not run twice."""
         edges = [
             e for e in inputs_of([x for x in results if isinstance(x, Tensor)], start) if not getattr(e, "is_closed", 0)
         ]
@@ -47,7 +49,7 @@ class Examples(NamedTuple):
         read = sum(e.numel() for e in edges if isinstance(e, Tensor)) + sum(
             x.numel() // (1 if dim is None else self.size) for x, dim in self.arguments if isinstance(x, Tensor)
         )
-        apart = all(isinstance(e, Tensor) or id(e) in known for e in edges)
+        apart = all(e.device is cpu if isinstance(e, Tensor) else id(e) in known for e in edges)
         return edges if apart and read <= _MOST_READ and not (REGIONS.count or WATCHERS.count) else None
 
     @contextmanager
