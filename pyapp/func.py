@@ -1,8 +1,8 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
-They can be nested. vmap computes one example after the other and stacks the results. Where no gradient passes through,
-it calls the function for the first two only, and runs the kernels of the second call for the others. jacrev does so
-with the rows of a Jacobian.
+They can be nested. vmap computes one example after the other and stacks the results. Where it can, it calls the
+function for the first two only, and runs the kernels of the second call for the others. jacrev does so with the rows of
+a Jacobian. What vmap then gives has its gradients from engine/late_gradients.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from .engine import autograd
+from .engine.late_gradients import Examples, differentiable, is_small
 from .engine.launch import capture_or_run, recorder
 from .engine.ops import empty, stack, zeros, zeros_like
 from .engine.ops.random import default_generator
@@ -128,7 +129,8 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
         value, aux = result if has_aux else (result, None)
         if not isinstance(value, Tensor) or value.ndim:
             raise RuntimeError(f"grad: takes functions that give one number, (); this one gave {describe(value)}")
-        found = _vjp([value], inputs.tensors, [zeros_like(value) + 1])
+        differentiated = leads_out(value, inputs._own)
+        found = _vjp([value], inputs.tensors, [zeros_like(value) + 1], differentiated)
         gradients = inputs.finish(_like(chosen, iter(found)))
         value, aux = inputs.finish(value), inputs.finish(aux)
         return (gradients, (value, aux)) if has_aux else (gradients, value)
@@ -158,6 +160,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     with autograd.enable_grad():
         result = func(*inputs.value)
     value, aux = result if has_aux else (result, None)
+    _require_gradients("vjp", value)
 
     def pull(*cotangents: Any) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
@@ -166,6 +169,13 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     shown = inputs.finish(value)
     return (shown, pull, inputs.finish(aux)) if has_aux else (shown, pull)
+
+
+def _require_gradients(name: str, value: Any) -> None:
+    """RuntimeError for results without gradients: integers and bools."""
+    for y in tree_leaves(value):
+        if isinstance(y, Tensor) and not y.dtype.has_gradient:
+            raise RuntimeError(f"{name}: All outputs of f must be floating-point or complex Tensors, got {describe(y)}")
 
 
 class _Forward:
@@ -181,8 +191,9 @@ class _Forward:
             self.value: Any = result[0] if has_aux else result
             self.aux: Any = result[1] if has_aux else None
             self.outputs = tree_leaves(self.value)
-            self.weights = [zeros_like(y).requires_grad_() for y in self.outputs]
-            self.found = _vjp(self.outputs, self.inputs.tensors, self.weights)
+            self.moving = [y for y in self.outputs if y.dtype.has_gradient]  # not integers and bools
+            self.weights = [zeros_like(y).requires_grad_() for y in self.moving]
+            self.found = _vjp(self.moving, self.inputs.tensors, self.weights)
 
     def require_dependence(self) -> None:
         """RuntimeError where an output depends on no input."""
@@ -196,7 +207,7 @@ class _Forward:
         shapes, ours = [getattr(t, "_shape", None) for t in given], [x._shape for x in self.inputs.tensors]
         if shapes != ours:
             raise RuntimeError(f"{self.name}: the tangents have the shapes {shapes}, the primals {ours}")
-        moved = [zeros_like(y) for y in self.outputs]
+        moved = {id(y): zeros_like(y) for y in self.outputs}
         with autograd.enable_grad():
             pairs = [(g, t) for g, t in zip(self.found, given, strict=True) if g._requires_grad]
             if pairs:
@@ -204,9 +215,9 @@ class _Forward:
                 further: Any = autograd.grad(
                     ways, self.weights, by, retain_graph=True, create_graph=True, materialize_grads=True
                 )
-                moved = list(further)
+                moved.update(zip(map(id, self.moving), further, strict=True))
         self.inputs._own.update(id(w) for w in self.weights)
-        return self.inputs.finish(_like(self.value, iter(moved)))
+        return self.inputs.finish(_like(self.value, iter([moved[id(y)] for y in self.outputs])))
 
 
 def jvp(
@@ -236,17 +247,25 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
     shapes of both, one after the other. One backward pass for each element of the outputs. All are real.
     """
 
+    return _jacobian("jacrev", func, argnums, has_aux)
+
+
+def _jacobian(name: str, func: Function, argnums: int | tuple[int, ...], has_aux: bool) -> Function:
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        every, chosen = _picked(argnums, args, "jacrev")
-        inputs = _Inputs(chosen, "jacrev")
+        every, chosen = _picked(argnums, args, name)
+        inputs = _Inputs(chosen, name)
         result = _call(func, args, kwargs, every, inputs.value, isinstance(argnums, int))
         value, aux = result if has_aux else (result, None)
+        if name == "jacrev":
+            _require_gradients(name, value)
         for y in (*inputs.tensors, *tree_leaves(value)):
             if isinstance(y, Tensor) and y.dtype.is_complex:
-                raise RuntimeError(f"jacrev: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
+                raise RuntimeError(f"{name}: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
 
         def rows(y: Tensor) -> Any:
+            if not y.dtype.has_gradient:
+                return _like(chosen, iter([y.new_zeros((*y.shape, *x.shape)) for x in inputs.tensors]))
             parts = _rows_of_jacobian(y, inputs)
             shaped = [p.reshape((*y.shape, *x.shape)) for p, x in zip(parts, inputs.tensors, strict=True)]
             return _like(chosen, iter(shaped))
@@ -301,8 +320,8 @@ def _unit(like: Tensor, i: int) -> Tensor:
 
 
 def jacfwd(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, **_: Any) -> Function:
-    """The Jacobian, as jacrev: there is no forward mode."""
-    return jacrev(func, argnums, has_aux=has_aux)
+    """The Jacobian, computed as jacrev does: there is no forward mode. That of integers and bools is 0."""
+    return _jacobian("jacfwd", func, argnums, has_aux)
 
 
 def hessian(func: Function, argnums: int | tuple[int, ...] = 0) -> Function:
@@ -348,28 +367,44 @@ def vmap(
         if len(counts) != 1:
             raise ValueError(f"vmap: the arguments have {sorted(counts) or 'no'} examples, not one number")
         count, state = counts.pop(), default_generator.get_state()
-        made: list[Any] = []
         if not count:
             raise ValueError("vmap: there is no example, so the shape of the results is not known")
-        versions = [leaf._storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]
-        for i in range(count):
+
+        def example(i: int) -> Any:
             if randomness == "same":
                 default_generator.set_state(state)
-            if i == 1 and count >= _FROM and randomness == "error" and _may_be_recorded(pairs, versions, made[0]):
-                others = _of_the_others(lambda given: func(*_like(args, given), **kwargs), pairs, count)
-                if others.rows is not None:
-                    return _arranged(made[0], [*map(_with_first, others.rows, tree_leaves(made[0]))], out_dims)
-                made += others.made
-            if i < len(made):
-                continue
             leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
             given = _like(args, leaves)
             with autograd.keep_graphs() if i < count - 1 else nullcontext():  # made outside, they serve all examples
-                made.append(func(*given, **kwargs))
+                found = func(*given, **kwargs)
             if randomness == "error" and default_generator.get_state() != state:
                 default_generator.set_state(state)
                 raise RuntimeError("vmap: random numbers are drawn: say randomness='different' or randomness='same'")
-        return _stacked(made, out_dims)
+            return found
+
+        def again() -> list[Tensor]:
+            nonlocal state
+            state = default_generator.get_state()
+            return _rows([example(i) for i in range(count)])
+
+        versions = [leaf._storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]
+        start = autograd._SERIAL()
+        made = [example(0)]
+        if count >= _FROM and randomness == "error" and _may_be_recorded(pairs, versions, made[0]):
+            examples = Examples(lambda given: tree_leaves(func(*_like(args, iter(given)), **kwargs)), pairs, count)
+            results = tree_leaves(made[0])
+            edges = examples.learnt(results, start) if any(x._requires_grad for x in results) else []
+            if edges is not None:
+                others = _of_the_others(lambda given: func(*_like(args, given), **kwargs), examples, edges)
+                if others.rows is not None:
+                    rows = [*map(_with_first, others.rows, results)]
+                    if edges:
+                        needs = [x._requires_grad for x in results]
+                        rows = differentiable(examples, edges, rows, needs, again)
+                    return _arranged(made[0], rows, out_dims)
+                made += others.made
+        made += [example(i) for i in range(len(made), count)]
+        return _arranged(made[0], _rows(made), out_dims)
 
     return wrapped
 
@@ -378,13 +413,13 @@ _FROM = 6  # examples, from which a recording takes less time than calls
 
 
 def _may_be_recorded(pairs: list[tuple[Any, int | None]], versions: list[int], first: Any) -> bool:
-    """Whether the kernels of one call can serve other examples, after the first gave `first`: the results have no
-    graph, and no example was written."""
+    """Whether the kernels of one call can serve other examples, after the first gave `first`: tensors, and no example
+    was written."""
     for (leaf, dim), version in zip(pairs, versions, strict=True):
         if dim is not None and (not leaf.dense or leaf.dtype.is_quantized or leaf._storage.version != version):
             return False
     results = tree_leaves(first)
-    return recorder() is None and all(isinstance(x, Tensor) and x.dense and not x._requires_grad for x in results)
+    return recorder() is None and all(isinstance(x, Tensor) and x.dense for x in results)
 
 
 class _Others(NamedTuple):
@@ -395,14 +430,25 @@ class _Others(NamedTuple):
     rows: list[Tensor] | None = None
 
 
-def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: int) -> _Others:
+def _of_the_others(call: Function, examples: Examples, edges: list[Any]) -> _Others:
     """What `call(leaves)` gives for the examples from the second on, by its kernels; for the second alone where it
-    computes anything without them."""
+    computes anything without them. Where results have gradients, those of `edges`, they come from their rows alone.
+    """
+    pairs, count = examples.arguments, examples.size
     held = [leaf if dim is None else leaf.detach().select(dim, 1).clone().contiguous() for leaf, dim in pairs]
-    outputs, graph, recording = capture_or_run(lambda: tree_map(_dense, call(iter(held))))
+    if edges:
+        with examples.constant(edges), autograd.keep_graphs():
+            try:
+                outputs, graph, recording = capture_or_run(lambda: tree_map(_dense, call(iter(held))))
+            except RuntimeError:  # the function asks for gradients of learnt tensors itself
+                return _Others([])
+    else:
+        outputs, graph, recording = capture_or_run(lambda: tree_map(_dense, call(iter(held))))
     leaves = tree_leaves(outputs)
     if graph is None or recording.gradients or any(not isinstance(x, Tensor) or x._requires_grad for x in leaves):
-        return _Others([outputs])
+        return _Others([] if edges else [outputs])
+    if edges and not (is_small(recording) and all(x.is_contiguous() for x in leaves)):
+        return _Others([])
     moving = [(to, leaf.detach(), dim) for to, (leaf, dim) in zip(held, pairs, strict=True) if dim is not None]
     if all(x.is_contiguous() for x in leaves):
         rows = [empty((count, *x.shape), dtype=x.dtype, device=x.device) for x in leaves]
@@ -413,6 +459,8 @@ def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: i
         ]
         if replay_for_each(recording, given, [*map(_rows_to, rows, leaves, [1] * len(rows))], count - 1):
             return _Others([], rows)
+    if edges:
+        return _Others([])
     found = [_like(outputs, iter([x.clone() for x in leaves]))]
     with autograd.no_grad():
         for i in range(2, count):
@@ -433,12 +481,13 @@ def _with_first(rows: Tensor, first: Tensor) -> Tensor:
     return rows
 
 
-def _stacked(made: list[Any], out_dims: Any) -> Any:
+def _rows(made: list[Any]) -> list[Tensor]:
+    """The results of all examples, stacked: (examples, ...) for each leaf."""
     columns = list(zip(*map(tree_leaves, made), strict=True))
     for column in columns:
         if not all(isinstance(x, Tensor) for x in column):
             raise ValueError(f"vmap: the function must give tensors, not {type(column[0]).__name__}")
-    return _arranged(made[0], [stack(list(column), 0) for column in columns], out_dims)
+    return [stack(list(column), 0) for column in columns]
 
 
 def _arranged(like: Any, rows: list[Tensor], out_dims: Any) -> Any:
@@ -451,6 +500,20 @@ def _arranged(like: Any, rows: list[Tensor], out_dims: Any) -> Any:
 
 
 # -- modules as functions
+
+
+def functionalize(func: Function, *, remove: str = "mutations") -> Function:
+    """`func` itself: torch's turns writes in place into ops with new results, for tracers that know no writes; here
+    they are recorded as they are. `remove`: "mutations" or "mutations_and_views", as in torch.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize: remove is 'mutations' or 'mutations_and_views', not {remove!r:.40}")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return wrapped
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
@@ -480,7 +543,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 __top_level__ = ["vmap"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..engine import float64, is_grad_enabled
+from ..engine import float64, int64, is_grad_enabled
 from ..engine.lazy import np
 from ..engine.numpy_arrays import array_of, tensor_of
-from ..engine.ops import digamma, full_like, igamma, lgamma, rand, randn, sigmoid, softmax, stack, where
+from ..engine.ops import digamma, full_like, igamma, lgamma, rand, randn, sigmoid, softmax, stack, where, zeros
 from ..engine.ops.dtype_limits import finfo
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.ops.embedding_lookup import one_hot
@@ -189,8 +189,10 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
+        """Where all concentrations are below 1, the first corner, as in torch: all corners are modes."""
         above = (self.concentration - 1).clamp(min=0)
-        flat = one_hot(self.concentration.argmax(-1), self._event_shape[0]).to(above.dtype)
+        first = zeros(above.shape[:-1], dtype=int64, device=above.device)
+        flat = one_hot(first, self._event_shape[0]).to(above.dtype)
         return where((self.concentration < 1).all(-1, keepdim=True), flat, above / above.sum(-1, keepdim=True))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:

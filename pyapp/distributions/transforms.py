@@ -588,7 +588,8 @@ class ComposeTransform(Transform):
         return [(type(part), part._settings()) for part in self.parts]
 
     def __repr__(self) -> str:
-        return f"ComposeTransform({', '.join(map(repr, self.parts))})"
+        parts = ",\n    ".join(map(repr, self.parts))
+        return f"ComposeTransform(\n    {parts}\n)"
 
 
 class _Parts(Transform):

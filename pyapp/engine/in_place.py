@@ -15,10 +15,11 @@ from typing import Any
 from weakref import ref
 
 from .autocast import REGIONS
-from .autograd import STATE, Node, enable_grad, no_grad
+from .autograd import STATE, Described, Node, enable_grad, no_grad
 from .launch import MissingKernel, refuse_capture
-from .op import Op, claim_in_place_of, op
+from .op import OPS, Op, claim_in_place_of, op
 from .operands import at_home
+from .shape import is_packed
 from .tensor import Tensor, make
 from .user_errors import MISTAKES, describe, named, names_itself, tell
 
@@ -64,21 +65,40 @@ def _check(x: Tensor, name: str) -> None:
             )
         if step.view_of is None:
             return
-        op, args, _ = step.view_of
-        dense = args[0].is_contiguous()
+        op, args, owner = step.view_of
+        base = owner if op.reads_layout else args[0]
         if (
-            op.name == "_windows"
-            or (op.name == "_strided" and not dense)
-            or (op.name == "_as_strided" and not (dense and args[0].offset == 0 and _has_no_overlap(step)))
+            (op.name == "_windows" and not _has_no_overlap(step))
+            or (op.name == "_strided" and not base.is_contiguous())
+            or (op.reads_layout and not (_fills_memory(base) and _has_no_overlap(step)))
         ):
             raise RuntimeError(f"{name}: no gradient for a write through this view, {describe(x)}; clone() it first")
-        step = args[0]
+        step = base
+
+
+def _fills_memory(x: Tensor) -> bool:
+    """Whether a tensor's elements lie one after the other from the start of its memory, in any order of the dims."""
+    return x.offset == 0 and is_packed(x._shape, x.strides)
+
+
+def _is_one_of_repeated(x: Tensor, owner: Tensor) -> bool:
+    """Whether a view of an expanded tensor shows no element of the owner twice, which lies in memory without gaps."""
+    return _fills_memory(owner) and _has_no_overlap(x) and owner.dtype is x.dtype
+
+
+def _copy_in_order(x: Tensor, like: Tensor) -> Tensor:
+    """A copy of x with the strides of `like`, which fills its memory."""
+    if like.is_contiguous():
+        return x._row_major()
+    order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
+    copied: Tensor = x.permute(order)._row_major().permute([order.index(d) for d in range(like.ndim)])
+    return copied
 
 
 @op(name="_put_view", saves="none")
 def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
     """A copy of x in which the elements that `op(x, *rest)` views are those of `part`."""
-    whole = x._row_major()
+    whole = _copy_in_order(x, x) if op.reads_layout else x._row_major()
     with no_grad():
         op.forward(whole, *rest).copy_(part)
     return whole
@@ -90,9 +110,11 @@ _put_view.takes_complex = True
 @_put_view.gradient
 def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Any:
     hole = part.new_zeros(part._shape, dtype=g.dtype) if x.requires_grad else None
+    if op.reads_layout:
+        g = _copy_in_order(g, x)
     return (
         None if hole is None else _put_view(g, hole, op, rest),
-        op(g.contiguous(), *rest) if part.requires_grad else None,
+        op(g if op.reads_layout else g.contiguous(), *rest) if part.requires_grad else None,
     )
 
 
@@ -122,18 +144,30 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     """Writes `compute(previous value of x)` into x, and x gets its gradient. `copy`: compute saves its argument."""
     refuse_capture(name)
     _check(x, name)
+    if x.view_of is not None and x.view_of[0].reads_layout:
+        _derive(x)
     result = compute(_previous(x, copy))
     _check_result(x, name, result)
     result = result if result.dtype is x.dtype else result.to(x.dtype)
     owner, found = x, result
     while owner.view_of is not None:
-        op, args, _ = owner.view_of
-        owner = args[0]
+        op, args, whole = owner.view_of
+        if op.name == "_expand" and owner.numel() > args[0].numel() and _is_one_of_repeated(x, whole):
+            place = x._shape, x.strides, x.offset
+            owner, found = whole, _put_view(_previous(whole, False), result, OPS["_as_strided"], place)
+            break
+        owner = whole if op.reads_layout else args[0]  # as_strided counts from the start of the memory
         found = _put_view(_previous(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         x.copy_(result)
-    _take_node(owner, found._requires_grad, found.node)
+    if owner._requires_grad and not found._requires_grad:  # of comparisons: there is a gradient, which is 0
+        _take_node(owner, True, Node(_NO_SLOPE, (_previous(owner, False),), found))
+    else:
+        _take_node(owner, found._requires_grad, found.node)
     return x
+
+
+_NO_SLOPE: Any = Described("Overwrite", lambda g, *_: (g.new_zeros(g._shape),))
 
 
 def derive_views(owner: Tensor) -> None:
@@ -142,9 +176,17 @@ def derive_views(owner: Tensor) -> None:
         view = reference()
         if view is None or view.view_of is None:
             continue
-        op, args, _ = view.view_of
-        view._requires_grad = args[0]._requires_grad
-        view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
+        _derive(view)
+
+
+def _derive(view: Tensor) -> None:
+    """Gives a view the node of its base. as_strided counts from the start of the memory, so its base is the owner."""
+    assert view.view_of is not None
+    op, args, owner = view.view_of
+    if op.reads_layout and _fills_memory(owner):
+        args = (owner, *args[1:])
+    view._requires_grad = args[0]._requires_grad
+    view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
 
 
 def _become_view(x: Tensor, change: Callable[[Tensor], Tensor], shared: bool) -> None:

@@ -13,6 +13,7 @@ from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
 from .cases_old_calls import OLD_CALLS
 from .cases_orders import ORDERS
+from .cases_programs import PROGRAMS
 from .cases_references import REFERENCES
 from .cases_samples import SAMPLES, ramp
 
@@ -198,4 +199,5 @@ CASES = {
     **ORDERS,
     **OLD_CALLS,
     **REFERENCES,
+    **PROGRAMS,
 }

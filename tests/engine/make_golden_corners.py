@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.utils.prune
 
 from tests.goldens import write_json
 

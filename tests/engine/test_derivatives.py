@@ -135,12 +135,34 @@ def test_many_examples_are_computed_by_the_kernels_of_one() -> None:
     assert turned.tolist() == x.reshape(9, 2, 2).permute(2, 0, 1).tolist() and last.tolist() == x[0, 1:3].tolist()
     with pytest.raises(IndexError):
         pyapp.vmap(lambda i: x.index_select(0, i[None]))(pyapp.arange(20) - 5)
-    # Each is called where values decide, where an example is written, and where a gradient passes through.
+    # Each is called where values decide, and where an example is written.
     assert pyapp.vmap(lambda a: a if a > 2 else -a)(pyapp.arange(7.0)).tolist() == [0, -1, -2, 3, 4, 5, 6]
     assert pyapp.vmap(lambda a: a.add_(1).clone())(z := pyapp.zeros(7)).tolist() == z.tolist() == [1] * 7
-    w = pyapp.ones(4, requires_grad=True)
-    pyapp.vmap(lambda a: (a * w).sum())(x).sum().backward()
+
+
+def test_gradients_of_many_examples_are_computed_by_the_kernels_of_one() -> None:
+    x, w, calls = pyapp.randn(9, 4, requires_grad=True), pyapp.ones(4, requires_grad=True), []
+
+    def weighted(a: pyapp.Tensor) -> pyapp.Tensor:
+        calls.append(1)
+        return (a * w).sum()
+
+    found = pyapp.vmap(weighted)(x)
+    assert len(calls) == 2 and w.requires_grad
+    found.sum().backward()
+    assert len(calls) == 3
     assert w.grad is not None and pyapp.allclose(w.grad, x.sum(0), rtol=1e-4, atol=1e-5)
+    assert x.grad is not None and x.grad.tolist() == [[1] * 4] * 9
+    with pytest.raises(RuntimeError, match="freed"):
+        found.sum().backward()
+    found = pyapp.vmap(weighted)(x)
+    with pyapp.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+    # The function asks for gradients of a learnt tensor itself: it is called for each example.
+    slopes = pyapp.vmap(lambda a: pyapp.autograd.grad((a * w**3).sum(), w, create_graph=True)[0])(x)
+    assert pyapp.allclose(slopes, 3 * x * w**2, rtol=1e-4, atol=1e-5) and slopes.requires_grad
 
 
 def test_rows_of_a_jacobian_are_computed_by_the_kernels_of_one() -> None:

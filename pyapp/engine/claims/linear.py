@@ -179,7 +179,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         y = empty_contiguous(a_shape[:1], dtype, cpu)
         _turned(y, a, b, 1, a_shape[0], a_shape[1], 0, a.strides[0], a.strides[1], 0, b.strides[0])
         return y
-    if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT):
+    if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT and not capturing()):
         return NotImplemented
     if a.device is cpu and len(a_shape) == 1 and a_shape == b_shape:
         kernel, more = _MATMUL[dtype]

@@ -29,7 +29,7 @@ def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             f"{maxnorm}"
         )
     kept = normalize_dim(dim, x.ndim, "renorm")
-    wide = x.to(float32) if x.dtype.itemsize < 4 else x
+    wide = x.contiguous() if x.dtype.itemsize >= 4 else x.to(float32).contiguous()  # so is the result, as in torch
     sizes = wide.norm(p, [d for d in range(x.ndim) if d != kept], True)
     factors = where(sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)  # torch's guard against 0
     return (wide * factors).to(x.dtype)

@@ -14,6 +14,7 @@ from ..declare import function
 from ..dtype import DType, float32, float64
 from ..launch import constants, recorder
 from ..lazy import np
+from ..memory_format import channels_last, channels_last_3d
 from ..numpy_arrays import tensor_of
 from ..op import op
 from ..tensor import Tensor
@@ -269,6 +270,8 @@ def interpolate(
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
+    if not (x.is_contiguous() or (x.ndim > 3 and x.is_contiguous(channels_last if x.ndim == 4 else channels_last_3d))):
+        x = x.contiguous()  # as in torch, where the result has one of these orders
     kind = "cubic" if mode == "bicubic" else "linear"
     of_bytes = x.dtype.name == "uint8"
     for dim in range(x.ndim - 1, 1, -1) if of_bytes else range(2, x.ndim):  # of bytes in torch's order

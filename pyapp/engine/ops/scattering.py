@@ -316,7 +316,7 @@ def scatter_reduce(
 
 def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:
     """A copy of x with src written to a view of it."""
-    whole = x._row_major()
+    whole = x.clone()
     part = part_of(whole)
     if src._shape != part._shape:
         raise ValueError(f"{name}: {describe(src)} does not have the shape of that part of {describe(x)}, {part.shape}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import sys
 from typing import Any
 
 from .. import dtype as _dtype
@@ -21,11 +23,35 @@ def detach(x: Tensor) -> Tensor:
 
 @method()
 def detach_(x: Tensor) -> Tensor:
-    """Removes x from the graph. RuntimeError for a view."""
+    """Removes x from the graph. RuntimeError for a view of a tensor that anything else holds."""
     if x.view_of is not None:
-        raise RuntimeError("detach_: this tensor is a view; use detach()")
+        if _is_held(x):
+            raise RuntimeError("detach_: Can't detach views in-place: this tensor is a view; use detach()")
+        x.view_of = None
     x._requires_grad, x.node = False, None
     return x
+
+
+def _is_held(view: Tensor) -> bool:
+    """Whether the tensor of which this one is a view is known to others than views and nodes. Some results are views of
+    what an op has made for them alone.
+    """
+    assert view.view_of is not None
+    owner = view.view_of[2]
+    others = sys.getrefcount(owner) - _ALONE
+    for each in gc.get_referrers(owner):
+        if type(each) is tuple:
+            for part in each:  # no generator: a variable that it reads counts in another way
+                others -= part is owner
+    return others > 0
+
+
+def _count_one() -> int:
+    alone = set[int]()
+    return sys.getrefcount(alone)
+
+
+_ALONE = _count_one()  # references to what one variable holds: how many, the version of Python decides
 
 
 @function()

@@ -37,6 +37,11 @@ def _classes_last(name: str, input: Tensor, weight: Tensor | None) -> Tensor:
     return input.permute(0, *range(2, input.ndim), 1)
 
 
+def _one_target(input: Tensor, target: Tensor) -> Tensor:
+    """The target; of one example (C,), that of shape (1,) as one without dims."""
+    return target.reshape(()) if input.ndim == 1 == target.numel() and target.dtype.category == 1 else target
+
+
 _FEW = 1 << 14  # scores that are weighted all, where few of them count
 
 
@@ -97,7 +102,7 @@ def nll_loss(
 
     With class weights the mean is weighted. NaN if every target is ignored, as in torch.
     """
-    scores = _classes_last("nll_loss", input, weight)
+    scores, target = _classes_last("nll_loss", input, weight), _one_target(input, target)
     if weight is None and reduction == "mean" and target.dtype.category == 1 and scores.shape[:-1] == target.shape:
         return nll_of_rows(scores, target, ignore_index)  # has a kernel
     return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
@@ -117,7 +122,7 @@ def cross_entropy(
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
-    logits = _classes_last("cross_entropy", input, weight)
+    logits, target = _classes_last("cross_entropy", input, weight), _one_target(input, target)
     plain = weight is None and not label_smoothing and reduction == "mean"
     plain = plain and logits.shape[:-1] == target.shape and target.dtype.category == 1
     if plain and would_widen(logits) and logits.device is not cpu:  # whose kernel for float32 is the faster one

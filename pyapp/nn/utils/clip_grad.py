@@ -9,7 +9,7 @@ from typing import Any
 
 from ...engine import Tensor, float32, float64, no_grad
 from ...engine.launch import capturing
-from ...engine.ops import add, maximum, minimum, tensor, zeros
+from ...engine.ops import add, maximum, minimum, stack, tensor, zeros
 from ...engine.ops.optimizer_steps import scale_all, sums_of_squares
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -37,14 +37,14 @@ def _part(tensor: Tensor, norm_type: float) -> Tensor:
 def _total(tensors: list[Tensor], norm_type: float) -> Tensor:
     """The norm of all tensors as one vector, (), on the device of the first."""
     order = float(norm_type)
-    if order == 0:
-        raise ValueError("the norm of order 0 is a count, by which gradients cannot be clipped")
     every = [tensor for tensor in tensors if tensor.numel()]
     if not every:
         return zeros(())
     if order == 2.0:
         return sums_of_squares([tensor.detach() for tensor in every]).sum().sqrt()
     kind = float64 if any(tensor.dtype is float64 for tensor in every) else float32
+    if order == 0:  # as in torch: the norm of the norms, which counts the tensors that are not 0
+        return stack([(tensor.detach() != 0).any().to(every[0].device) for tensor in every]).sum().to(kind)
     return _root(_joined([_part(tensor, order).to(kind).to(every[0].device) for tensor in every], order), order)
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ...engine import Tensor, no_grad
-from ...engine.ops import cat, eye, pad, randn, solve
+from ...engine.ops import cat, diag_embed, eye, geqrf, pad, randn, solve, where
 from ...engine.ops.linalg.factor import qr
 from ...engine.ops.linalg.matrix_functions import matrix_exp
 from ...engine.user_errors import describe
@@ -18,7 +18,7 @@ WAYS = ("matrix_exp", "cayley", "householder")
 def _columns(matrix: Tensor) -> Tensor:
     """An orthonormal basis of the span of the columns, in their order and directions."""
     q, r = qr(matrix)
-    signs = r.diagonal(dim1=-2, dim2=-1).sign()
+    signs = r.diagonal(dim1=-2, dim2=-1).sgn()
     return q * signs.unsqueeze(-2)
 
 
@@ -36,21 +36,23 @@ def _reflections(vectors: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """An orthogonal `base` (N, N) times a rotation. One of three maps computes the rotation from the parameter."""
+    """An orthogonal `base` (N, N) times a rotation, or the rotation alone. One of three maps computes the rotation from
+    the parameter."""
 
-    base: Tensor
+    base: Tensor | None = None
 
-    def __init__(self, weight: Tensor, way: str) -> None:
+    def __init__(self, weight: Tensor, way: str, use_trivialization: bool) -> None:
         super().__init__()
         self.orthogonal_map, self.shape = way, weight.shape
-        self.register_buffer("base", eye(max(weight.shape[-2:]), dtype=weight.dtype, device=weight.device))
+        if use_trivialization:
+            self.register_buffer("base", eye(max(weight.shape[-2:]), dtype=weight.dtype, device=weight.device))
 
     def _rotation(self, tall: Tensor) -> Tensor:
         n, k = tall.shape[-2:]
         if self.orthogonal_map == "householder":
             return _reflections(tall) * tall.detach().diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
         lower = pad(tall.tril(), (0, n - k))
-        skew = lower - lower.mT
+        skew = lower - lower.mH
         if self.orthogonal_map == "matrix_exp":
             return matrix_exp(skew)[..., :k]
         unit = eye(n, dtype=tall.dtype, device=tall.device)
@@ -58,16 +60,30 @@ class _Orthogonal(Module):
 
     def forward(self, original: Tensor) -> Tensor:
         wide = original.shape[-2] < original.shape[-1]
-        found = self.base @ self._rotation(original.mT if wide else original)
+        found = self._rotation(original.mT if wide else original)
+        found = found if self.base is None else self.base @ found
         return found.mT if wide else found
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """Sets `base` to the nearest orthonormal columns; returns the parameter of the identity rotation."""
+        """Sets `base` to the nearest orthonormal columns; returns the parameter of the identity rotation. Without a
+        base that of the value's own reflections, and NotImplementedError for other maps.
+        """
         if value.shape != self.shape:
             raise ValueError(f"orthogonal: {describe(value)} is not of the shape {self.shape}")
+        if self.base is None and self.orthogonal_map != "householder":
+            raise NotImplementedError(
+                f"orthogonal: with use_trivialization=False a value cannot be assigned to {self.orthogonal_map!r}"
+            )
         with no_grad():
-            tall = value.mT if value.shape[-2] < value.shape[-1] else value
+            wide = value.shape[-2] < value.shape[-1]
+            tall = value.mT if wide else value
             n, k = tall.shape[-2:]
+            if self.base is None:
+                found, scales = geqrf(tall)
+                signs = found.diagonal(dim1=-2, dim2=-1).sign()
+                ends = pad(diag_embed(where(scales == 0, -signs, signs)), (0, 0, 0, n - k))
+                found = found.tril(-1) + ends + found.triu(1)
+                return found.mT if wide else found
             rest = randn(*tall.shape[:-2], n, n - k, dtype=value.dtype, device=value.device)
             self.base = _columns(cat([tall, rest], -1) if n > k else tall)
             none = -eye(value.shape[-2], value.shape[-1], dtype=value.dtype, device=value.device)
@@ -78,15 +94,16 @@ def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
     """Keeps the columns of a matrix orthonormal, or its rows if these are fewer. `orthogonal_map`: "matrix_exp" (the
-    default for square matrices), "cayley" or "householder" (the default for others). NotImplementedError without
-    `use_trivialization`.
+    default for square and complex matrices), "cayley" or "householder" (the default for others). Without
+    `use_trivialization` the matrix is the map of the parameter alone, and "matrix_exp" and "cayley" take no values.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.ndim < 2:
         raise ValueError(f"orthogonal: {type(module).__name__} has no matrix {name!r}")
-    way = orthogonal_map or ("matrix_exp" if weight.shape[-2] == weight.shape[-1] else "householder")
+    square = weight.shape[-2] == weight.shape[-1]
+    way = orthogonal_map or ("matrix_exp" if square or weight.dtype.is_complex else "householder")
     if way not in WAYS:
         raise ValueError(f"orthogonal: the map is {', '.join(WAYS)}, not {orthogonal_map!r}")
-    if not use_trivialization:
-        raise NotImplementedError("orthogonal: use_trivialization=False is not supported")
-    return register_parametrization(module, name, _Orthogonal(weight.detach(), way))
+    if way == "householder" and weight.dtype.is_complex:
+        raise ValueError(f"orthogonal: the map 'householder' is of real matrices, not {describe(weight)}")
+    return register_parametrization(module, name, _Orthogonal(weight.detach(), way, use_trivialization), unsafe=True)

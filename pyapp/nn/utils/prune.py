@@ -87,7 +87,7 @@ class BasePruningMethod:
                 raise ValueError(f"prune: the scores are {describe(scores)}, the parameter is {describe(t)}")
             mask = made._mask(t, scores, before)
         if before is not None:
-            before.copy_(mask)
+            module.register_buffer(f"{name}_mask", mask)  # another tensor: who holds the former one keeps it
         else:
             original = module._parameters[name]
             delattr(module, name)

@@ -34,10 +34,10 @@ def binary(
     """A broadcasting primitive of two operands; the second may be a number. It is a public function and a method,
     unless its name begins with an underscore.
 
-    `out`: "common", "float" (integers become float32), "floats alone" (integers are refused), "integers alone" or
-    "bool". `of_complex`: it takes complex numbers, which others refuse. `instead_of_bools`: what to do instead where it
-    refuses them. `divides`: an integer 0 as the second operand is an error. `of_bfloat16`: of bfloat16 in float32
-    arrays, where the function itself would be wrong.
+    `out`: "common", "float" (integers become float32), "floats alone" (integers are refused), "inexact" (floats and
+    complex numbers), "integers alone" or "bool". `of_complex`: it takes complex numbers, which others refuse.
+    `instead_of_bools`: what to do instead where it refuses them. `divides`: an integer 0 as the second operand is an
+    error. `of_bfloat16`: of bfloat16 in float32 arrays, where the function itself would be wrong.
     """
 
     def body(a: Tensor, b: Any) -> Tensor:
@@ -51,7 +51,7 @@ def binary(
             _refuse_bool(name, instead_of_bools, a, b)
         if out == "integers alone" and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
-        if out == "floats alone" and not kind.is_floating_point:
+        if (out == "floats alone" and not kind.is_floating_point) or (out == "inexact" and not kind.has_gradient):
             raise UnsupportedTypeError(f"{name}: takes floating-point tensors, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.has_gradient:
             kind = _dtype.Default.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import prod
@@ -93,7 +94,7 @@ def _in_order(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
 
 
 def _contract(
-    a: Tensor, la: list[str], b: Tensor, lb: list[str], kept: set[str], sizes: dict[str, int]
+    a: Tensor, la: list[str], b: Tensor, lb: list[str], kept: set[str], sizes: dict[str, int], result: list[str]
 ) -> tuple[Tensor, list[str]]:
     """One product of two operands as a batched matrix product; labels outside `kept` are summed over."""
     a, la = _summed(a, la, kept | set(lb))
@@ -102,7 +103,15 @@ def _contract(
         a, b = a.to(int64), b.to(int64)
     batch = [c for c in la if c in lb and c in kept]
     inner = [c for c in la if c in lb and c not in kept]
-    left, right = [c for c in la if c not in lb], [c for c in lb if c not in la]
+    if not inner:  # nothing is summed over
+        names = [c for c in result if c in la or c in lb]
+        names += [c for c in dict.fromkeys([*la, *lb]) if c not in names]
+        return _spread(a, la, names) * _spread(b, lb, names), names
+    left, right = _outer(la, lb, result)
+    if set(batch) <= set(result):
+        batch.sort(key=result.index)
+    if _ends_with(result, right, left):
+        a, la, left, b, lb, right = b, lb, right, a, la, left
 
     def arranged(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
         order = [c for group in groups for c in group]
@@ -122,6 +131,13 @@ def _contract(
     return reshaped(product, (*[sizes[c] for c in batch], *outside)), batch + left + right
 
 
+def _spread(x: Tensor, labels: list[str], names: list[str]) -> Tensor:
+    """The dims in the order of `names`, with one of size 1 for each other name."""
+    x = _in_order(x, labels, [c for c in names if c in labels])
+    sizes = iter(x._shape)
+    return reshaped(x, tuple([next(sizes) if c in labels else 1 for c in names]))
+
+
 class _Product(NamedTuple):
     """How two operands make a batched matrix product: the order of the dims of each (None: as they are) and the shape
     of its matrices, the shape of the result and the order of its dims.
@@ -131,6 +147,7 @@ class _Product(NamedTuple):
     matrices: tuple[tuple[int, ...], tuple[int, ...]]
     shape: tuple[int, ...]
     order: tuple[int, ...] | None
+    turned: bool  # whether the second operand is the left matrix
 
 
 @lru_cache(256)
@@ -147,9 +164,13 @@ def _product_of(equation: str, a: tuple[int, ...], b: tuple[int, ...]) -> _Produ
     if any(sizes[c] != n for c, n in zip(la + lb, a + b, strict=True)):
         return None
     batch, inner = ([c for c in la if c in lb and (c in output) is kept] for kept in (True, False))
-    left, right = [c for c in la if c not in lb], [c for c in lb if c not in la]
+    left, right = _outer(la, lb, output)
     if not {*batch, *left, *right} == set(output) or not (left and right and inner):
         return None
+    batch.sort(key=output.index)
+    turned = _ends_with(output, right, left)
+    if turned:
+        la, lb, left, right = lb, la, right, left
     groups = ((la, batch, left, inner), (lb, batch, inner, right))
     orders = [tuple([own.index(c) for group in parts for c in group]) for own, *parts in groups]
     matrices = [tuple([prod([sizes[c] for c in group]) for group in parts[not batch :]]) for _, *parts in groups]
@@ -160,13 +181,30 @@ def _product_of(equation: str, a: tuple[int, ...], b: tuple[int, ...]) -> _Produ
         tuple(matrices),  # type: ignore[arg-type]
         tuple([sizes[c] for c in names]),
         None if order == tuple(range(len(order))) else order,
+        turned,
     )
+
+
+def _outer(la: Sequence[str], lb: Sequence[str], result: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The labels of one operand alone, in the order of the result, where they are there: so that it has no gaps."""
+
+    def place(label: str) -> int:
+        return result.index(label) if label in result else len(result)
+
+    return sorted([c for c in la if c not in lb], key=place), sorted([c for c in lb if c not in la], key=place)
+
+
+def _ends_with(result: Sequence[str], first: list[str], last: list[str]) -> bool:
+    """Whether the result has all of `first` before all of `last`; none of them is empty."""
+    if not (first and last and {*first, *last} <= {*result}):
+        return False
+    return max(map(result.index, first)) < min(map(result.index, last))
 
 
 def _multiplied(plan: _Product, a: Tensor, b: Tensor) -> Tensor:
     parts = [
         reshaped(x if order is None else permute(x, order), shape)
-        for x, order, shape in zip((a, b), plan.orders, plan.matrices, strict=True)
+        for x, order, shape in zip((b, a) if plan.turned else (a, b), plan.orders, plan.matrices, strict=True)
     ]
     y = reshaped(matmul(*parts), plan.shape)
     return y if plan.order is None else permute(y, plan.order)
@@ -230,9 +268,12 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         left, right = pairs[first], pairs[second]
         pairs = [pair for i, pair in enumerate(pairs) if i not in (first, second)]
         kept = set(result).union(*(names for _, names in pairs))
-        pairs.insert(0, _contract(*left, *right, kept, sizes))
+        pairs.insert(0, _contract(*left, *right, kept, sizes, result))
     x, names = pairs[0]
+    count = len(names)
     x, names = _summed(x, names, set(result))
+    if names != result and len(names) < count:  # a sum is row-major, as in torch
+        x, names = _in_order(x, names, result).contiguous(), result
     if len(tensors) > 1 and names == result:
         return x
     return permute(x, tuple([names.index(c) for c in result]))  # a new tensor in any case

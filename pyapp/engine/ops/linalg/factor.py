@@ -232,7 +232,7 @@ def _lu_square(x: Tensor) -> Tensor:
 
     def compute(a: Any) -> Any:
         a = a.copy()
-        _eliminate(a.reshape(-1, *a.shape[-2:]))
+        _eliminate(a.reshape(prod(a.shape[:-2]), *a.shape[-2:]))
         return a
 
     return result_of("lu", compute, x)

@@ -113,7 +113,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     if kind.is_complex and IN_BROWSER:  # where NumPy has no BLAS
         return parts_of("matmul")(a, b)  # type: ignore[misc]
     compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
-    return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
+    return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute), order="C"), kind)
 
 
 matmul.reads = read_crosswise
@@ -263,8 +263,11 @@ def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 @function(method=True, in_place=True, arguments="input mat1 mat2")
 @in_lower_precision
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta x + alpha (a @ b); where beta is 0, x is not read."""
-    return _added(x, mm(a, b), beta, alpha)
+    """beta x + alpha (a @ b); where beta is 0, x is not read, and where alpha is 0, the numbers of the product."""
+    product = mm(a, b)
+    if alpha == 0:  # even where it has NaN
+        product = product.masked_fill(product.new_ones((), dtype=_dtype.bool_), 0)
+    return _added(x, product, beta, alpha)
 
 
 @function(method=True, in_place=True, arguments="input batch1 batch2")
