@@ -116,6 +116,10 @@ def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) ->
     lab.write(*(f"x = {number}\nx + 1  # {'long ' * 60}" for number in range(120)), "1 / 0")
     lab.until("pyappPage.lab.cells[2].editor")
     assert lab.state("cells.filter(({ editor }) => editor).length") < 40
+    layout = "(({ host, output }) => [getComputedStyle(host).direction, host.translate, output.translate])"
+    code = f"{layout}(pyappPage.lab.cells[0])"  # a page that the browser translates into Arabic keeps it
+    assert lab.page.evaluate(f"document.documentElement.dir = 'rtl', {code}") == ["ltr", False, False]
+    lab.page.evaluate("document.documentElement.dir = ''")
     heights = "[cells[2], cells[80]].map(({ host }) => Math.round(host.getBoundingClientRect().height))"
     editor, text = lab.page.evaluate(f"(({{ cells }}) => {heights})(pyappPage.lab)")
     assert abs(editor - text) <= 1
@@ -123,6 +127,21 @@ def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) ->
     lab.page.locator("#lab-cells .cell-source").last.focus()  # as by Tab
     assert lab.page.evaluate("document.activeElement.shadowRoot?.activeElement?.ariaLabel") == "Code of cell 121"
     expect(lab.cell(121).locator(".cm-errorLine")).to_have_text("1 / 0")
+
+
+def test_a_long_notebook_is_laid_out_part_by_part(lab: LabPage) -> None:
+    """All cells are in the page from the start, at their places; the browser lays some out in each frame."""
+    lab.write("1")
+    cells = "Array.from({ length: 90 }, (_, number) => ({ kind: 'code', source: `${number}` }))"
+    hidden = "document.querySelectorAll('#lab-cells > [hidden]').length"
+    first, last = lab.page.evaluate(f"""async () => {{
+      const opened = pyappPage.lab.open({{ title: 'Test', cells: {cells} }});
+      while (document.querySelectorAll('#lab-cells > li').length < 90) await new Promise((resolve) => setTimeout(resolve));
+      const first = {hidden};
+      await opened;
+      return [first, {hidden}];
+    }}""")
+    assert first > 40 and last == 0
 
 
 def test_cells(lab: LabPage) -> None:
