@@ -136,7 +136,8 @@ def test_a_long_notebook_is_laid_out_part_by_part(lab: LabPage) -> None:
     hidden = "document.querySelectorAll('#lab-cells > [hidden]').length"
     first, last = lab.page.evaluate(f"""async () => {{
       const opened = pyappPage.lab.open({{ title: 'Test', cells: {cells} }});
-      while (document.querySelectorAll('#lab-cells > li').length < 90) await new Promise((resolve) => setTimeout(resolve));
+      const {{ children }} = document.getElementById('lab-cells');
+      while (children.length < 90) await new Promise((resolve) => setTimeout(resolve));
       const first = {hidden};
       await opened;
       return [first, {hidden}];
