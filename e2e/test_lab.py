@@ -459,6 +459,18 @@ def test_the_editor(lab: LabPage) -> None:
     keyboard.press("Escape")
     focused = "document.activeElement.getAttribute('aria-label')"
     assert lab.page.evaluate(focused) == "Cell 2"
+    passed = []
+    for _ in range(7):  # in an editor, Tab indents: who has left it must come past it
+        keyboard.press("Tab")
+        passed.append(lab.page.evaluate("document.activeElement.textContent"))
+    assert passed[-4:] == ["×Delete cell 2", "'HELLO'", "+ Code", "+ Text"]
+    keyboard.press("Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    expect(lab.cell(2).locator(".cm-focused")).to_have_count(1)
+    keyboard.press("Escape")
     keyboard.press("ArrowUp")
     assert lab.page.evaluate(focused) == "Cell 1"
     keyboard.press("Enter")

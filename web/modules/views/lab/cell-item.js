@@ -68,6 +68,9 @@ export class CellItem {
       h("button", { type: "button", class: "quiet", onclick: single(() => actions.addBelow(this, "text")) }, "+ Text"));
     this.element = h("li", { class: `cell cell-${data.kind}`, tabindex: "-1" }, head, this.host, this.shown, this.output, add);
     this.element.addEventListener("keydown", (event) => this.#key(event));
+    this.element.addEventListener("focusout", ({ relatedTarget }) => {
+      if (this.editor?.passed && !this.element.contains(/** @type {Node | null} */ (relatedTarget))) this.editor.pass(false);
+    });
     this.shown.addEventListener("dblclick", () => this.edit());
     if (data.outputs?.length) this.outputs.restore(data.outputs);
     /** Null: a text that is shown, or code that is not near the window yet. @type {Editor | null} */
@@ -125,6 +128,7 @@ export class CellItem {
       leave: () => {
         this.element.focus();
         if (this.kind === "text") this.#render();
+        else this.editor?.pass(true);
       },
       complete: this.actions.complete,
       signature: this.actions.signature,
