@@ -193,8 +193,11 @@ def test_cancel_and_resume(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> No
     press(visit, "Cancel")
     expect(visit.model_row("Foxes").get_by_role("button", name="Resume")).to_be_focused()
     assert 0 < kept(visit)["foxes.bin"]["received"] < len(foxes.data)
-    foxes.pause = 0
+    size = visit.model_row("Foxes").locator(".row-size")
+    expect(size).to_contain_text(" of ")
     press(visit, "Resume")
+    expect(size).not_to_contain_text(" of ")  # the progress below it says how much there is
+    foxes.pause = 0
     wait_chosen(visit)
     assert hub.asked("foxes.bin")[-1].range is not None
 

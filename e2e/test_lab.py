@@ -116,6 +116,10 @@ def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) ->
     lab.write(*(f"x = {number}\nx + 1  # {'long ' * 60}" for number in range(120)), "1 / 0")
     lab.until("pyappPage.lab.cells[2].editor")
     assert lab.state("cells.filter(({ editor }) => editor).length") < 40
+    layout = "(({ host, output }) => [getComputedStyle(host).direction, host.translate, output.translate])"
+    code = f"{layout}(pyappPage.lab.cells[0])"  # a page that the browser translates into Arabic keeps it
+    assert lab.page.evaluate(f"document.documentElement.dir = 'rtl', {code}") == ["ltr", False, False]
+    lab.page.evaluate("document.documentElement.dir = ''")
     heights = "[cells[2], cells[80]].map(({ host }) => Math.round(host.getBoundingClientRect().height))"
     editor, text = lab.page.evaluate(f"(({{ cells }}) => {heights})(pyappPage.lab)")
     assert abs(editor - text) <= 1
@@ -123,6 +127,22 @@ def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) ->
     lab.page.locator("#lab-cells .cell-source").last.focus()  # as by Tab
     assert lab.page.evaluate("document.activeElement.shadowRoot?.activeElement?.ariaLabel") == "Code of cell 121"
     expect(lab.cell(121).locator(".cm-errorLine")).to_have_text("1 / 0")
+
+
+def test_a_long_notebook_is_laid_out_part_by_part(lab: LabPage) -> None:
+    """All cells are in the page from the start, at their places; the browser lays some out in each frame."""
+    lab.write("1")
+    cells = "Array.from({ length: 90 }, (_, number) => ({ kind: 'code', source: `${number}` }))"
+    hidden = "document.querySelectorAll('#lab-cells > [hidden]').length"
+    first, last = lab.page.evaluate(f"""async () => {{
+      const opened = pyappPage.lab.open({{ title: 'Test', cells: {cells} }});
+      const {{ children }} = document.getElementById('lab-cells');
+      while (children.length < 90) await new Promise((resolve) => setTimeout(resolve));
+      const first = {hidden};
+      await opened;
+      return [first, {hidden}];
+    }}""")
+    assert first > 40 and last == 0
 
 
 def test_cells(lab: LabPage) -> None:
@@ -439,6 +459,18 @@ def test_the_editor(lab: LabPage) -> None:
     keyboard.press("Escape")
     focused = "document.activeElement.getAttribute('aria-label')"
     assert lab.page.evaluate(focused) == "Cell 2"
+    passed = []
+    for _ in range(7):  # in an editor, Tab indents: who has left it must come past it
+        keyboard.press("Tab")
+        passed.append(lab.page.evaluate("document.activeElement.textContent"))
+    assert passed[-4:] == ["×Delete cell 2", "'HELLO'", "+ Code", "+ Text"]
+    keyboard.press("Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    keyboard.press("Shift+Tab")
+    expect(lab.cell(2).locator(".cm-focused")).to_have_count(1)
+    keyboard.press("Escape")
     keyboard.press("ArrowUp")
     assert lab.page.evaluate(focused) == "Cell 1"
     keyboard.press("Enter")

@@ -246,8 +246,12 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     assert read.state("page.name") == names[2]
     page.locator("#read-scope").select_option("all")
     assert read.saved("text") == "\n\n".join(found) + "\n"
+    page.evaluate("document.querySelector('#read-queue').children[2].isKept = true")
     read.queue.nth(1).locator(".read-open").press("Enter")
     expect(page.locator("#read-name")).to_have_text(names[1])
+    expect(read.queue.nth(1).locator(".read-open")).to_be_focused()
+    expect(page.locator("#read-queue [aria-current]")).to_have_text(names[1] + "5 words")
+    assert page.evaluate("document.querySelector('#read-queue').children[2].isKept")  # a queue of 500 is not made anew
     expect(read.lines).to_have_text(["The first page of all"])
     page.get_by_role("button", name=f"Remove {names[1]}").dblclick()  # removes one
     expect(read.queue).to_have_count(2)

@@ -168,7 +168,7 @@ export class ModelDialog {
     const selected = this.choice.model?.id === model.id;
     const download = this.downloads.get(model.id);
     const row = h("li", { class: "model-row", "data-selected": String(selected), "data-model": model.id },
-      h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model))),
+      h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model, download))),
       h("p", { class: "row-text" }, model.description ?? "", model.memory && model.kind !== "embedded" ? h("span", { class: "row-memory" }, this.#memoryText(model.memory)) : null),
       h("div", { class: "row-actions" }, ...this.#buttons(model, selected, download)));
     if (download) row.append(progressOf(download.progress));
@@ -388,10 +388,10 @@ function parseHub(text) {
   }
 }
 
-/** @param {ListedModel} model */
-function sizeText({ kind, bytes, received, state }) {
+/** @param {ListedModel} model @param {Download} [download] which says itself how far it is */
+function sizeText({ kind, bytes, received, state }, download) {
   if (!bytes) return "";
-  if (state === "partial") return `${megabytes(received ?? 0)} of ${megabytes(bytes)}`;
+  if (state === "partial" && !download) return `${megabytes(received ?? 0)} of ${megabytes(bytes)}`;
   return kind !== "embedded" && kind !== "file" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
 }
 

@@ -7,8 +7,8 @@
  *   complete: import("./editor.js").EditorActions["complete"], signature: import("./editor.js").EditorActions["signature"]}} CellActions
  */
 import { find, h, single } from "../../page/dom.js";
+import { nextFrame } from "../../page/next-frame.js";
 import { present } from "../../shared/present.js";
-import { Slices } from "../../shared/slices.js";
 import { MarkdownText } from "../chat/markdown.js";
 import { Editor } from "./editor.js";
 import { OutputList } from "./output-list.js";
@@ -31,13 +31,11 @@ const observer = new IntersectionObserver((entries) => {
   if (!some) openComing();
 }, { rootMargin: NEAR });
 
-/** Makes the editors one after the other: each takes some milliseconds, a notebook has hundreds. */
+/** Makes one editor in each frame: it takes some milliseconds, and as many again when it is measured and drawn. */
 async function openComing() {
-  const slices = new Slices({});
   for (const cell of coming) {
-    cell.open();
-    const pause = slices.look(0, 1);
-    if (pause) await pause;
+    await nextFrame();
+    if (coming.has(cell)) cell.open(); // else it was opened by hand, or deleted, meanwhile
     coming.delete(cell);
   }
 }
@@ -54,9 +52,9 @@ export class CellItem {
     this.actions = actions;
     this.number = h("span", { class: "cell-number" });
     this.time = h("span", { class: "cell-time" });
-    this.host = h("div", { class: "cell-editor" });
+    this.host = h("div", { class: "cell-editor", dir: "ltr", translate: "no" });
     this.shown = h("div", { class: "cell-shown", dir: "auto" });
-    this.output = h("div", { class: "cell-outputs" });
+    this.output = h("div", { class: "cell-outputs", translate: "no" });
     this.outputs = new OutputList(this.output, { drawn: (field, pixels, answers) => actions.drawn(field, pixels, answers, this), open: actions.open });
     this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));
     if (data.kind === "text") present(this.runButton.firstChild, "the button's sign").textContent = "✎";
@@ -70,6 +68,9 @@ export class CellItem {
       h("button", { type: "button", class: "quiet", onclick: single(() => actions.addBelow(this, "text")) }, "+ Text"));
     this.element = h("li", { class: `cell cell-${data.kind}`, tabindex: "-1" }, head, this.host, this.shown, this.output, add);
     this.element.addEventListener("keydown", (event) => this.#key(event));
+    this.element.addEventListener("focusout", ({ relatedTarget }) => {
+      if (this.editor?.passed && !this.element.contains(/** @type {Node | null} */ (relatedTarget))) this.editor.pass(false);
+    });
     this.shown.addEventListener("dblclick", () => this.edit());
     if (data.outputs?.length) this.outputs.restore(data.outputs);
     /** Null: a text that is shown, or code that is not near the window yet. @type {Editor | null} */
@@ -127,6 +128,7 @@ export class CellItem {
       leave: () => {
         this.element.focus();
         if (this.kind === "text") this.#render();
+        else this.editor?.pass(true);
       },
       complete: this.actions.complete,
       signature: this.actions.signature,

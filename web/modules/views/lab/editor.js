@@ -113,6 +113,7 @@ export class Editor {
   constructor(host, text, code, label, actions) {
     this.actions = actions;
     this.label = label;
+    this.passed = false;
     const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     root.adoptedStyleSheets = [ON_PAPER]; // before the editor's own, which are added in front
     const keys = Prec.highest(keymap.of([
@@ -131,7 +132,7 @@ export class Editor {
       state: EditorState.create({ doc: text, extensions: [
         keys, history(), highlightSpecialChars(), drawSelection(), syntaxHighlighting(COLOURS), THEME, writing,
         keymap.of([...defaultKeymap, ...historyKeymap]),
-        EditorView.contentAttributes.of(() => ({ tabindex: "0", "aria-label": this.label, "aria-description": "Escape leaves the editor.", spellcheck: code ? "false" : "true" })),
+        EditorView.contentAttributes.of(() => ({ tabindex: this.passed ? "-1" : "0", "aria-label": this.label, "aria-description": "Escape leaves the editor, Tab then goes on behind it.", spellcheck: code ? "false" : "true" })),
         EditorView.updateListener.of((update) => update.docChanged && actions.changed(update.state.doc.toString())),
       ] }),
     });
@@ -183,6 +184,12 @@ export class Editor {
   /** @param {string} label */
   rename(label) {
     this.label = label;
+    this.view.dispatch({}); // the attributes are computed anew
+  }
+
+  /** Whether Tab passes this editor by: for those who have just left it, and would come back into it. @param {boolean} passed */
+  pass(passed) {
+    this.passed = passed;
     this.view.dispatch({}); // the attributes are computed anew
   }
 

@@ -47,7 +47,7 @@ function side() {
     h("details", { class: "card settings lab-help" },
       h("summary", { class: "card-title" }, h("h2", {}, "Keys and settings")),
       h("dl", { class: "settings-fields lab-keys" },
-        ...[["Shift+Enter", "runs the cell and goes to the next one"], ["Ctrl+Enter", "runs the cell"], ["Escape", "leaves the editor; arrow keys then go from cell to cell, Enter edits"],
+        ...[["Shift+Enter", "runs the cell and goes to the next one"], ["Ctrl+Enter", "runs the cell"], ["Escape", "leaves the editor; arrow keys then go from cell to cell, Tab goes on, Enter edits"],
           ["Tab", "indents, or takes a completion"], ["Ctrl+Space", "completes a name"]].map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)))),
       h("div", { class: "settings-fields" },
         h("div", { class: "field" }, h("label", { class: "field-label", for: "lab-hosts" }, "Hosts that cells may reach"),

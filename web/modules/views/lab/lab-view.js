@@ -6,6 +6,7 @@ import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, focusAgain, h, memory, single, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
+import { nextFrame } from "../../page/next-frame.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
@@ -24,6 +25,7 @@ const SAVE_DELAY = 800; // ms after the last change
 const SAVE_LATEST = 3000; // ms after the first one: a training that draws without a pause is stored too
 const STOP_PATIENCE = 3000; // ms until the page offers to restart Python
 const LARGEST_FILE = 1e9; // bytes
+const CELLS_A_FRAME = 8; // more, and the browser takes longer than a frame to lay them out
 const SHOWN = "notebook-shown"; // the notebook that a reload of this tab shows again
 const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was run. Read it first: its code can use what this page stores, and the network.";
 
@@ -187,7 +189,7 @@ export default class LabView {
     this.#setTitle(title);
     this.deleted = [];
     this.cells = items;
-    byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
+    await this.#showCells();
     if (this.runs || this.files.files.size) await this.python.reset(); // it begins without the variables and files of this one
     this.runs = 0;
     this.files.replace(files);
@@ -214,6 +216,18 @@ export default class LabView {
       throw error;
     }
     return items;
+  }
+
+  /** Shows the cells of this notebook, some in each frame: the browser lays no hidden ones out. */
+  async #showCells() {
+    const elements = this.cells.map(({ element }) => element);
+    const later = elements.slice(CELLS_A_FRAME);
+    for (const element of later) element.hidden = true;
+    byId("lab-cells").replaceChildren(...elements);
+    while (later.length) {
+      await nextFrame();
+      for (const element of later.splice(0, CELLS_A_FRAME)) element.hidden = false;
+    }
   }
 
   /** Ends what runs, and stores the notebook. */

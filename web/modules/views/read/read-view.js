@@ -8,7 +8,7 @@
 import { present } from "../../shared/present.js";
 import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
-import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
+import { byId, copyText, find, h, showRows, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
@@ -21,6 +21,7 @@ import { PictureView } from "../../pictures/picture-view.js";
 import { Arriving, Page } from "./page.js";
 import { PagePicture } from "./page-picture.js";
 import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-source.js";
+import { PageQueue } from "./page-queue.js";
 import { PageText } from "./page-text.js";
 import { PasswordForm } from "./password-form.js";
 import { LockedPdf } from "./pdf-file.js";
@@ -68,6 +69,7 @@ export default class ReadView extends PictureView {
     this.pages = [];
     /** The page that is shown. @type {Page | null} */
     this.page = null;
+    this.queue = new PageQueue(byId("read-queue"), byId("read-files"), { choose: (page) => this.choose(page), remove: (page) => this.remove(page) });
     /** Its picture. @type {HTMLCanvasElement | null} */
     this.canvas = null;
     this.editing = false;
@@ -329,13 +331,7 @@ export default class ReadView extends PictureView {
   }
 
   #showQueue() {
-    const list = byId("read-queue");
-    list.hidden = this.pages.length < 2;
-    replaceRows(list, this.pages.map((page) => h("li", { "data-state": page.state },
-      h("button", { type: "button", class: "read-open", "aria-current": page === this.page ? "true" : null, onclick: () => this.choose(page) },
-        h("span", { class: "read-open-name", dir: "auto" }, page.name), h("span", { class: "read-open-state" }, stateOf(page))),
-      h("button", { type: "button", class: "quiet read-remove", "aria-label": `Remove ${page.name}`, title: "Remove", disabled: page.state === "reading", onclick: single(() => this.remove(page)) }, "×"))), byId("read-files"));
-    list.querySelector("[aria-current]")?.closest("li")?.scrollIntoView({ block: "nearest" });
+    this.queue.show(this.pages, this.page);
   }
 
   /** Shows a page of the queue, because the user wants it. @param {Page} page */
@@ -633,15 +629,6 @@ const isOfPage = (error) => error?.name === "UserError" && !error.fatal && !["mo
 /** @param {Record<string, any>} event an item of the task "read" */
 function valuesOf({ text, layout, regions, width, height, angle }) {
   return { text, layout, regions, width, height, angle };
-}
-
-/** @param {Page} page */
-function stateOf(page) {
-  if (page.state === "waiting") return "waits";
-  if (page.state === "reading") return "is being read";
-  if (page.state === "failed") return "could not be read";
-  const { words } = page.figures();
-  return `${words ? counted(words, "word") : "no text"}${page.state === "stopped" ? ", stopped" : ""}`;
 }
 
 /** @param {Page} page @param {HTMLCanvasElement | null} canvas */
