@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
         found = importlib.import_module(".foreach", __name__).function_of(name)
         if found is not None:
             return found
-    if name[:1] != "_" or name in ("_C", "_dynamo", "_inductor", "_utils"):
+    if name[:1] != "_" or name in ("_C", "__config__", "_dynamo", "_inductor", "_utils"):
         try:
             return importlib.import_module(f".{name}", __name__)
         except ModuleNotFoundError as error:

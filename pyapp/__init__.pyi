@@ -34,6 +34,7 @@ from . import fft as fft
 from . import foreach as foreach
 from . import formats as formats
 from . import func as func
+from . import functional as functional
 from . import futures as futures
 from . import fx as fx
 from . import hub as hub

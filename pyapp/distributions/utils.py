@@ -12,6 +12,7 @@ from ..engine.ops import randn, sigmoid, softmax, tril_indices
 from ..engine.ops.dtype_limits import finfo
 from ..engine.tensor import Tensor
 from .distribution import as_tensors
+from .transforms import sum_last as _sum_rightmost  # noqa: F401  # by the name that other packages import
 
 __all__ = [
     "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",

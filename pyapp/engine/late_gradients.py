@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
-from .autocast import REGIONS
+from .autocast import STATE as AUTOCAST
 from .autograd import Described, Edge, Node, edge_of, enable_grad, gradients_at
 from .autograd_function import output_of
 from .device import cpu
@@ -50,7 +50,8 @@ class Examples(NamedTuple):
             x.numel() // (1 if dim is None else self.size) for x, dim in self.arguments if isinstance(x, Tensor)
         )
         apart = all(e.device is cpu if isinstance(e, Tensor) else id(e) in known for e in edges)
-        return edges if apart and read <= _MOST_READ and not (REGIONS.count or WATCHERS.count) else None
+        apart = apart and all(type(x) is Tensor for x in given)
+        return edges if apart and read <= _MOST_READ and AUTOCAST.dtype is None and not WATCHERS.count else None
 
     @contextmanager
     def constant(self, edges: Iterable[Edge]) -> Iterator[None]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from numbers import Number
+from types import CodeType
 from typing import Any
 
 from .out_arguments import into_out
 from .tensor import Tensor
-from .user_errors import ASKS
 
 _FACTOR = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 _TENSORS = {"add": 1, "sub": 1, "addcmul": 2, "addcdiv": 2}
@@ -20,7 +20,9 @@ _PACKAGE = __name__.partition(".")[0]
 _PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
 
 
-def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+def ask_others(
+    function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any], asks: Container[CodeType]
+) -> Any:
     """What arguments that are no tensors, but have `__torch_function__`, give for a call that failed, or what it gives
     with `out` beside it, which the function does not know; NotImplemented: there are none, or a function of the package
     made the call: the one that the user called asks them."""
@@ -30,17 +32,17 @@ def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[s
     for value in (*given, *kwargs.values()):
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(type(each), "__torch_function__") and not isinstance(each, Tensor):
-                if _is_inner():
+                if _is_inner(asks):
                     return NotImplemented
                 return importlib.import_module(".subclasses", __package__).ask(function, given, kwargs)
     return NotImplemented
 
 
-def _is_inner() -> bool:
+def _is_inner(asks: Container[CodeType]) -> bool:
     """Whether another public function made the call that failed: the user called that one."""
     frame = sys._getframe(4)  # of what called the function, whose handler called user_errors.tell, and that ask_others
     while frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        if frame.f_code in ASKS:
+        if frame.f_code in asks:
             return True
         if frame.f_back is None:
             break

@@ -58,7 +58,7 @@ def tell(
         return found
     from .old_forms import ask_others, old_form  # late, as below
 
-    if function is not None and (found := ask_others(function, args, kwargs)) is not NotImplemented:
+    if function is not None and (found := ask_others(function, args, kwargs, ASKS)) is not NotImplemented:
         return found
     if isinstance(error, (TypeError, AttributeError)) and (form := old_form(name, args, kwargs)) is not None:
         warn(form[0])

@@ -9,6 +9,7 @@ import importlib
 from types import FunctionType
 from typing import Any
 
+from ..engine.torch_arguments import by_torch_names
 from ..engine.user_errors import named
 from ._index import FUNCTIONS
 
@@ -20,13 +21,15 @@ def __getattr__(name: str) -> Any:
     if name not in _FILE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     file = _FILE_OF[name]
-    function = getattr(importlib.import_module(f".{file}", __package__), name)
+    function = given = getattr(importlib.import_module(f".{file}", __package__), name)
     if file.startswith("losses."):
         from .losses.reduction import takes_old_reduction  # late: losses need not be there
 
         function = takes_old_reduction(function, name)
-    found = globals()[name] = function if hasattr(function, "names_itself") else named(function, name)
-    if isinstance(found, FunctionType) and found is not function:  # a wrapper of this file
+    if not hasattr(function, "names_itself"):
+        function = by_torch_names(function, name) if isinstance(function, FunctionType) else named(function, name)
+    found = globals()[name] = function
+    if isinstance(found, FunctionType) and found is not given:  # a wrapper of this file
         found.__module__, found.__qualname__ = __name__, name  # where pickle finds it
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import pickle
 from typing import Any
 
@@ -491,12 +492,146 @@ def _own_ops(t: Any) -> Any:
     return x.grad, y.grad, plain, tuple(meta.shape), meta.is_meta
 
 
+def _sizes(t: Any) -> Any:
+    """Shapes: their slices, sums and counts of elements; storages; pickles of computed tensors."""
+    x = t.ones(2, 3, 4, requires_grad=True)
+    made = [
+        x.shape, x.size(), x.shape[1:], x.shape[:0], x.shape + (5,), (5, *x.shape), (5,) + x.shape, x.shape * 2,
+        t.Size((t.tensor(2), 3)), t.broadcast_shapes((1, 3), (2, 1)),
+    ]  # fmt: skip
+    counts = [size.numel() if isinstance(size, t.Size) else None for size in made]
+    told = [isinstance((1, 2), t.Size), x.shape == (2, 3, 4), hash(x.shape) == hash((2, 3, 4)), x[x.shape[3:]].ndim]
+    again = pickle.loads(pickle.dumps(x * 2))
+    y, whole = t.arange(6, dtype=t.int16)[2:], t.zeros(0)
+    kept = [
+        y.storage().size(),
+        y.storage().dtype.itemsize,
+        y.storage().tolist(),
+        y.storage().nbytes(),
+        bool(whole.storage()),
+    ]
+    try:
+        y.shape = (3,)
+        told.append("assigned")
+    except AttributeError:
+        told.append("refused")
+    return [list(size) for size in made], counts, told, again, again.requires_grad, again.is_leaf, kept
+
+
+def _outermost(t: Any) -> Any:
+    """The function that arrives at objects that are no tensors is the one that was called, and stays the same one."""
+    names = "linalg.solve linalg.inv linalg.eigvalsh logdet diagonal unsqueeze squeeze isclose prod transpose".split()
+    names += "std nn.functional.softplus nn.functional.normalize fft.rfft linalg.svd permute flatten".split()
+    places = {name: operator.attrgetter(name)(t) for name in names}  # before there is a class of tensors
+    seen: list[Any] = []
+
+    class Operator:
+        shape = t.Size((2, 2))
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(next((name for name, function in places.items() if function is func), func.__name__))
+            return 7.0
+
+    class Mine(t.Tensor):
+        pass
+
+    o, settings = Operator(), {"transpose": (0, 1), "permute": ((1, 0),), "unsqueeze": (0,), "isclose": (t.ones(2),)}
+    settings["linalg.solve"] = (t.ones(2, 2),)
+    x = t.ones(2).as_subclass(Mine)
+    for name in names:
+        seen.append(operator.attrgetter(name)(t)(o, *settings.get(name, ())))
+    return seen, t.is_tensor(o), t.is_tensor(x), type(x + 1).__name__
+
+
+def _modules(t: Any) -> Any:
+    """Attributes of modules that a class finds itself; modules that have their own `to`."""
+
+    class Wrapper(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = t.nn.Linear(2, 1)
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(super().__getattr__("inner"), name)
+
+        def to(self, device: Any) -> Any:
+            return self.cpu()
+
+    found = Wrapper()
+    missing = []
+    for name in ("nothing", "lost"):
+        try:
+            getattr(t.nn.Linear(1, 1) if name == "lost" else found, name)
+        except AttributeError as error:
+            missing.append(f"'{name}'" in str(error))
+    return found.in_features, found.to("cpu") is found, missing, hasattr(found, "weight")
+
+
+def _kinds_of_distributions(t: Any) -> Any:
+    """What distributions are; constraints of parts."""
+    D, C = t.distributions, t.distributions.constraints
+    one = t.ones(2)
+    made = [
+        D.LogNormal(one, one), D.HalfNormal(one), D.HalfCauchy(one), D.InverseGamma(one, one), D.Normal(one, one),
+        D.Gamma(one, one), D.Bernoulli(one / 2), D.MultivariateNormal(one, t.eye(2) * 4),
+    ]  # fmt: skip
+    kinds = [
+        [isinstance(d, D.TransformedDistribution), isinstance(d, D.ExponentialFamily), isinstance(d, D.Normal)]
+        for d in made
+    ]
+    x = t.tensor([[0.5, -1.0], [2.0, 3.0]])
+    checks = [
+        C.cat([C.positive, C.unit_interval], dim=0, lengths=[1, 1]).check(x), C.stack([C.positive, C.real], 1).check(x),
+        C.stack([C.positive, C.real], 1).event_dim, C.MixtureSameFamilyConstraint(C.positive).check(x),
+        C.is_dependent(C.dependent(event_dim=1)), C.dependent(event_dim=1).event_dim,
+    ]  # fmt: skip
+
+    class Own(D.ExponentialFamily):
+        """The exponential distribution by its natural parameter."""
+
+        _mean_carrier_measure = 0
+
+        def __init__(self, rate: Any) -> None:
+            self.rate = rate
+            super().__init__(rate.shape, validate_args=False)
+
+        @property
+        def _natural_params(self) -> Any:
+            return (-self.rate,)
+
+        def _log_normalizer(self, x: Any) -> Any:
+            return -t.log(-x)
+
+    normal = made[-1]
+    parts = normal.scale_tril, normal.precision_matrix, normal.expand((3,)).covariance_matrix.shape
+    logits = D.relaxed_bernoulli.LogitRelaxedBernoulli(t.tensor(0.5), logits=one).log_prob(one)
+    return kinds, checks, Own(t.tensor([0.5, 2.0])).entropy(), parts, logits
+
+
+def _factors(t: Any) -> Any:
+    """Gradients of Cholesky factors, also of entries that are not read."""
+    found = []
+    for upper in (False, True):
+        for solves in (True, False):
+            factor = t.tensor([[2.0, 0.5], [-1.0, 3.0]], dtype=t.float64).requires_grad_()
+            b = t.tensor([[1.0, 2.0, 0.0], [3.0, -1.0, 1.0]], dtype=t.float64).requires_grad_()
+            y = t.cholesky_solve(b, factor, upper) if solves else t.cholesky_inverse(factor, upper)
+            y.square().sum().backward()
+            found += [y, factor.grad, b.grad if solves else 0]
+    return found
+
+
 def calls() -> dict[str, Any]:
     """All cases by name."""
     own = {
         "results": _results, "siblings": _siblings, "asked": _asked, "others": _others, "parameters": _parameters,
         "a second pass": _twice, "orders in memory": _memory, "lobpcg": _eigenpairs, "parts": _returned,
         "registration": _registered, "kept": _kept, "corners": _corners, "modes": _modes,
-        "arguments by name": _by_name, "ops of one's own": _own_ops,
+        "arguments by name": _by_name, "ops of one's own": _own_ops, "sizes": _sizes, "outermost": _outermost,
+        "modules": _modules, "distributions": _kinds_of_distributions, "factors": _factors,
     }  # fmt: skip
     return {f"classes {name}": case for name, case in own.items()}

@@ -34,7 +34,7 @@ LAYERS = [
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
     {"ao", "optim", "adapters", "foreach", "nested", "overrides", "quasirandom", "serialization", "_C", "_utils"},
-    {"_dynamo", "_inductor", "cpu", "fx", "mps", "quantization", "xpu"},
+    {"__config__", "_dynamo", "_inductor", "cpu", "functional", "fx", "mps", "quantization", "xpu"},
     {"models", "text", "train", "audio", "cuda", "distributed", "export", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
