@@ -20,7 +20,7 @@ from .limits import LOOP_LIMIT, RunBudget
 from .program import Builder
 from .values import DENSE, ForeignArray, element_of, from_stored, made_of
 
-_STATE = attrgetter("storage.version", "requires_grad")
+_STATE = attrgetter("_storage.version", "requires_grad")
 
 
 class OnnxModule(Module):
