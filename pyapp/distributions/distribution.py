@@ -14,7 +14,7 @@ from ..engine.operands import at_home
 from ..engine.ops import as_tensor, broadcast_tensors, tensor
 from ..engine.shape import Size
 from ..engine.tensor import Tensor
-from .constraints import Constraint, independent
+from .constraints import Constraint, independent, is_dependent
 from .transforms import sum_last
 
 
@@ -54,7 +54,7 @@ class Distribution:
             self._validate_args = bool(validate_args)
         if self._checks():
             for name, constraint in self.arg_constraints.items():
-                if name in self._given_names():
+                if name in self._given_names() and not is_dependent(constraint):
                     self._require(name, constraint, getattr(self, name))
 
     @staticmethod

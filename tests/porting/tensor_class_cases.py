@@ -606,6 +606,20 @@ def _kinds_of_distributions(t: Any) -> Any:
         def _log_normalizer(self, x: Any) -> Any:
             return -t.log(-x)
 
+    class Given(D.Distribution):
+        arg_constraints = {"value": C.dependent, "scale": C.positive}
+
+        def __init__(self, value: Any, scale: Any) -> None:
+            self.value, self.scale = value, scale
+            super().__init__(validate_args=True)
+
+    given = Given(t.tensor(-1.0), t.tensor(1.0))
+    try:
+        Given(t.tensor(-1.0), t.tensor(0.0))
+        checks.append("taken")
+    except ValueError:
+        checks.append("refused")
+    checks += [given.batch_shape, t._C._get_tracing_state()]
     normal = made[-1]
     parts = normal.scale_tril, normal.precision_matrix, normal.expand((3,)).covariance_matrix.shape
     logits = D.relaxed_bernoulli.LogitRelaxedBernoulli(t.tensor(0.5), logits=one).log_prob(one)
