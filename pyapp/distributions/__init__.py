@@ -33,12 +33,8 @@ from .of_positive_numbers import (
     Weibull,
 )
 from .relaxed import (
-    ExpRelaxedCategorical as ExpRelaxedCategorical,
-)
-from .relaxed import (
-    LogitRelaxedBernoulli as LogitRelaxedBernoulli,
-)
-from .relaxed import (
+    ExpRelaxedCategorical,  # noqa: F401  # _MODULES names it
+    LogitRelaxedBernoulli,  # noqa: F401  # the same
     OneHotCategoricalStraightThrough,
     RelaxedBernoulli,
     RelaxedOneHotCategorical,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..engine.ops import stacking
 from ..engine.ops.linalg.eigen import eigvalsh
 from ..engine.ops.linalg.factor import cholesky_ex
-from ..engine.ops.stacking import cat as join
-from ..engine.ops.stacking import stack as join_anew
 from ..engine.tensor import Tensor
 
 __all__ = [
@@ -187,7 +186,7 @@ class _Cat(_Parts):
 
     def check(self, value: Tensor) -> Tensor:
         parts = zip(self.cseq, value.split(self.lengths, self.dim), strict=True)
-        return join([part.check(piece) for part, piece in parts], self.dim)
+        return stacking.cat([part.check(piece) for part, piece in parts], self.dim)
 
 
 class _Stack(_Parts):
@@ -199,7 +198,7 @@ class _Stack(_Parts):
 
     def check(self, value: Tensor) -> Tensor:
         parts = zip(self.cseq, value.unbind(self.dim), strict=True)
-        return join_anew([part.check(piece) for part, piece in parts], self.dim)
+        return stacking.stack([part.check(piece) for part, piece in parts], self.dim)
 
 
 class MixtureSameFamilyConstraint(Constraint):

@@ -693,6 +693,10 @@ class _Registry:
             return LowerCholeskyTransform() if constraint is constraints.lower_cholesky else PositiveDefiniteTransform()
         if constraint.is_discrete:
             return None
+        if isinstance(constraint, constraints.cat):
+            return CatTransform([self(part) for part in constraint.cseq], constraint.dim, constraint.lengths)
+        if isinstance(constraint, constraints.stack):
+            return StackTransform([self(part) for part in constraint.cseq], constraint.dim)
         low, high = constraint.limits
         if low is not None and high is not None:
             return _moved(SigmoidTransform(), low, high - low)

@@ -588,6 +588,8 @@ def _kinds_of_distributions(t: Any) -> Any:
         C.cat([C.positive, C.unit_interval], dim=0, lengths=[1, 1]).check(x), C.stack([C.positive, C.real], 1).check(x),
         C.stack([C.positive, C.real], 1).event_dim, C.MixtureSameFamilyConstraint(C.positive).check(x),
         C.is_dependent(C.dependent(event_dim=1)), C.dependent(event_dim=1).event_dim,
+        D.transform_to(C.cat([C.positive, C.unit_interval], 0, [1, 1]))(x),
+        D.biject_to(C.stack([C.positive, C.real], 1))(x),
     ]  # fmt: skip
 
     class Own(D.ExponentialFamily):
